@@ -1,0 +1,2 @@
+//! Tallygate: an Envoy external-authorization (ext_authz) rate-limit sidecar.
+pub mod decision;
