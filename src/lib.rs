@@ -1,2 +1,3 @@
 //! Tallygate: an Envoy external-authorization (ext_authz) rate-limit sidecar.
 pub mod decision;
+pub mod store;

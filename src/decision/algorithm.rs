@@ -139,6 +139,7 @@ pub struct Admission {
 /// One charge as the joint rule sees it.
 pub struct Demand<'a> {
     pub algorithm: Algorithm,
+    /// What the store keeps, `None` if nothing.
     pub state: Option<&'a State>,
     /// Units per request, at least 1.
     pub cost: u64,

@@ -7,8 +7,8 @@ use super::policy::{Answer, Plan, Policy, Unidentified};
 /// The store's answer for a whole call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Taken {
-    /// Whether every charge was taken; otherwise none was.
-    pub admitted: bool,
+    /// How many of the equal requests in the call passed, each charged in full; the others took nothing.
+    pub admitted: u64,
     /// One for each charge, in order.
     pub admissions: Vec<Admission>,
 }
@@ -156,7 +156,7 @@ impl<'p> Verdict<'p> {
         };
         let quotas = plan.charges.iter().zip(taken.admissions);
         let quotas = quotas.map(|(charge, admission)| Quota { limit: charge.limit, admission });
-        if taken.admitted {
+        if taken.admitted > 0 {
             Self::Allowed(quotas.reduce(tighter))
         } else {
             quotas.reduce(longer_wait).map_or(Self::Failed(FailureClass::Malformed), Self::Denied)
@@ -210,8 +210,8 @@ mod tests {
 
     #[test]
     fn the_limit_that_binds_is_the_longest_wait_or_the_smallest_share_left() {
-        let allowed = |a, b| Ok(Taken { admitted: true, admissions: vec![admission(a, Some(0)), admission(b, Some(0))] });
-        let denied = |a, b| Ok(Taken { admitted: false, admissions: vec![admission(0, a), admission(0, b)] });
+        let allowed = |a, b| Ok(Taken { admitted: 1, admissions: vec![admission(a, Some(0)), admission(b, Some(0))] });
+        let denied = |a, b| Ok(Taken { admitted: 0, admissions: vec![admission(0, a), admission(0, b)] });
         assert_eq!(settle(allowed(5, 40)), "allowed broad");
         assert_eq!(settle(allowed(5, 50)), "allowed narrow");
         assert_eq!(settle(allowed(5, 60)), "allowed narrow");
@@ -223,7 +223,7 @@ mod tests {
 
     #[test]
     fn an_answer_for_other_charges_is_never_an_allow() {
-        assert_eq!(settle(Ok(Taken { admitted: true, admissions: vec![] })), "failed malformed");
+        assert_eq!(settle(Ok(Taken { admitted: 1, admissions: vec![] })), "failed malformed");
         assert_eq!(settle(Err(FailureClass::Timeout)), "failed timeout");
     }
 }

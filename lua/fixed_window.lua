@@ -1,0 +1,63 @@
+-- Fixed window: at most `limit` units in a window that the first allowed request starts.
+-- The Rust twin is src/decision/fixed_window.rs.
+--
+-- State  string: units taken in this window, a plain positive integer of at most 10 digits; it expires at
+--        start + window. With 0 ms left the window is over.
+-- ARGV   $A + 0 limit    units, 1 .. 1,000,000,000
+--        $A + 1 window   milliseconds, 1 .. 31,622,400,000 (366 days)
+--        $A + 2 cost     units per request, at least 1
+
+--- arguments
+local limit_$N, window_$N, cost_$N = tonumber(ARGV[$A]), tonumber(ARGV[$A + 1]), tonumber(ARGV[$A + 2])
+if not (limit_$N and window_$N and cost_$N
+    and limit_$N >= 1 and limit_$N <= 1000000000 and window_$N >= 1 and window_$N <= 31622400000
+    and cost_$N >= 1 and cost_$N <= 1000000000 and (limit_$N + window_$N + cost_$N) % 1 == 0) then
+  return {-2, now_us, $N}
+end
+
+--- check
+local count_$N, left_$N = 0, 0
+local stored_$N = pcall('GET', KEYS[$N])
+if stored_$N then
+  if type(stored_$N) == 'table' then
+    if find(stored_$N.err, '^WRONGTYPE') then return {-3, now_us, $N} end
+    return stored_$N
+  end
+  local ends = call('PEXPIRETIME', KEYS[$N])
+  if ends == -1 then return {-4, now_us, $N} end
+  if #stored_$N > 10 or not find(stored_$N, '^[1-9]%d*$') then return {-5, now_us, $N} end
+  left_$N = ends - now
+  if left_$N > window_$N + 1000 then return {-6, now_us, $N} end
+  if left_$N > 0 then
+    count_$N = tonumber(stored_$N)
+    -- A clock that stepped back must not make the wait longer than the window.
+    if left_$N > window_$N then left_$N = window_$N end
+  else
+    left_$N = 0
+  end
+end
+local fits_$N = floor((limit_$N - count_$N) / cost_$N)
+if fits_$N < admitted then admitted = fits_$N end
+
+--- prepare
+local units_$N = admitted == 1 and ARGV[$A + 2] or format('%d', admitted * cost_$N)
+local ends_$N = format('%d', now + window_$N)
+
+--- write
+if count_$N > 0 then
+  call('INCRBY', KEYS[$N], units_$N)
+else
+  call('SET', KEYS[$N], units_$N, 'PXAT', ends_$N)
+  left_$N = window_$N
+end
+count_$N = count_$N + admitted * cost_$N
+
+--- reply
+local remaining_$N = limit_$N - count_$N
+if remaining_$N < 0 then remaining_$N = 0 end
+local retry_$N, reset_$N = 0, left_$N
+if cost_$N > limit_$N then
+  retry_$N = -1
+elseif cost_$N > remaining_$N then
+  retry_$N = left_$N
+end

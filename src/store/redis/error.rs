@@ -1,0 +1,102 @@
+//! Redis' errors, told apart by code and kind and never by wording, which differs between versions and servers.
+
+use redis::{ErrorKind, RedisError};
+
+use crate::decision::verdict::FailureClass;
+use crate::store::StoreError;
+
+/// A failed call, and what it says about the connection.
+#[derive(Debug)]
+pub struct CallError {
+    pub inner: StoreError,
+    /// The server does not know the script: nothing ran.
+    pub is_no_script: bool,
+    /// The connection is broken, or leads to a node that is no master: a new one may lead elsewhere.
+    pub breaks_connection: bool,
+}
+
+impl From<StoreError> for CallError {
+    fn from(inner: StoreError) -> Self {
+        Self { inner, is_no_script: false, breaks_connection: false }
+    }
+}
+
+/// The class of an error, from its code where the server sent one.
+pub fn classify(error: &RedisError) -> CallError {
+    let class = match error.code() {
+        Some(code) => class_of_code(code),
+        None => match error.kind() {
+            ErrorKind::Io if error.is_timeout() => FailureClass::Timeout,
+            ErrorKind::Io => FailureClass::Disconnected,
+            ErrorKind::AuthenticationFailed => FailureClass::Permission,
+            ErrorKind::Parse | ErrorKind::UnexpectedReturnType => FailureClass::Malformed,
+            _ => FailureClass::Other,
+        },
+    };
+    CallError {
+        inner: StoreError::new(class, detail(error)),
+        is_no_script: error.code() == Some("NOSCRIPT"),
+        breaks_connection: class == FailureClass::Disconnected
+            || matches!(error.code(), Some("READONLY" | "MASTERDOWN" | "NOAUTH")),
+    }
+}
+
+fn class_of_code(code: &str) -> FailureClass {
+    match code {
+        "BUSY" | "UNKILLABLE" => FailureClass::Busy,
+        "LOADING" => FailureClass::Loading,
+        "READONLY" | "MASTERDOWN" | "NOREPLICAS" => FailureClass::Readonly,
+        "OOM" | "MISCONF" => FailureClass::Oom,
+        "NOPERM" | "NOAUTH" | "WRONGPASS" | "DENIED" => FailureClass::Permission,
+        "MOVED" | "ASK" | "TRYAGAIN" | "CLUSTERDOWN" | "CROSSSLOT" => FailureClass::Cluster,
+        _ => FailureClass::Other,
+    }
+}
+
+/// The server's words for the log, bounded: some carry a mebibyte.
+fn detail(error: &RedisError) -> String {
+    const MOST: usize = 200;
+    let words = error.to_string();
+    words.chars().take(MOST).map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // RL-27: classes by code, whatever the wording.
+    #[test]
+    fn every_code_has_its_class_and_an_unknown_one_is_other() {
+        for (code, class) in [
+            ("LOADING", FailureClass::Loading),
+            ("BUSY", FailureClass::Busy),
+            ("UNKILLABLE", FailureClass::Busy),
+            ("READONLY", FailureClass::Readonly),
+            ("MASTERDOWN", FailureClass::Readonly),
+            ("NOREPLICAS", FailureClass::Readonly),
+            ("MISCONF", FailureClass::Oom),
+            ("OOM", FailureClass::Oom),
+            ("NOAUTH", FailureClass::Permission),
+            ("WRONGPASS", FailureClass::Permission),
+            ("NOPERM", FailureClass::Permission),
+            ("MOVED", FailureClass::Cluster),
+            ("CLUSTERDOWN", FailureClass::Cluster),
+            ("TRYAGAIN", FailureClass::Cluster),
+            ("EXECABORT", FailureClass::Other),
+            ("WEIRD", FailureClass::Other),
+            ("ERR", FailureClass::Other),
+        ] {
+            assert_eq!(class_of_code(code), class, "{code}");
+        }
+    }
+
+    #[test]
+    fn a_broken_pipe_breaks_the_connection_and_an_error_reply_does_not() {
+        let io = RedisError::from(std::io::Error::from(std::io::ErrorKind::BrokenPipe));
+        assert!(classify(&io).breaks_connection);
+        let reply = redis::make_extension_error("OOM".into(), Some("x".repeat(1 << 20)));
+        let error = classify(&reply);
+        assert!(!error.breaks_connection);
+        assert!(error.inner.detail.len() <= 200);
+    }
+}
