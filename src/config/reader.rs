@@ -1,0 +1,266 @@
+//! Reads the tree and collects every problem: where, which key, what was found, what to write instead.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::time::Duration;
+
+use super::tree::{Key, Node, Place, Value};
+
+/// One thing that is wrong with the file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    pub at: Option<Place>,
+    /// `policies[0].limits[1].name`; empty for the file as a whole.
+    pub path: String,
+    pub text: String,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(at) = self.at {
+            write!(f, "{}:{}: ", at.line, at.column)?;
+        }
+        if !self.path.is_empty() {
+            write!(f, "{}: ", self.path)?;
+        }
+        f.write_str(&self.text)
+    }
+}
+
+/// What was found so far: problems that refuse the file, and warnings that do not.
+#[derive(Debug, Default)]
+pub struct Findings {
+    problems: RefCell<Vec<Problem>>,
+    warnings: RefCell<Vec<Problem>>,
+}
+
+impl Findings {
+    pub fn into_parts(self) -> (Vec<Problem>, Vec<Problem>) {
+        let sorted = |mut list: Vec<Problem>| {
+            list.sort_by_key(|problem| problem.at);
+            list
+        };
+        (sorted(self.problems.into_inner()), sorted(self.warnings.into_inner()))
+    }
+
+    pub fn add(&self, problem: Problem) {
+        self.problems.borrow_mut().push(problem);
+    }
+}
+
+/// One value, where it stands, and what it is called.
+#[derive(Clone)]
+pub struct Field<'n> {
+    node: &'n Node,
+    path: String,
+    findings: &'n Findings,
+}
+
+/// A map whose keys are all known: [`finish`](Self::finish) reports those that nobody asked for.
+pub struct Section<'n> {
+    at: Place,
+    path: String,
+    entries: &'n [(Key, Node)],
+    asked: RefCell<Vec<&'static str>>,
+    findings: &'n Findings,
+}
+
+impl<'n> Field<'n> {
+    pub fn root(node: &'n Node, findings: &'n Findings) -> Self {
+        Self { node, path: String::new(), findings }
+    }
+
+    pub fn problem(&self, text: impl fmt::Display) {
+        self.findings.add(Problem { at: Some(self.node.at), path: self.path.clone(), text: text.to_string() });
+    }
+
+    pub fn warning(&self, text: impl fmt::Display) {
+        let warning = Problem { at: Some(self.node.at), path: self.path.clone(), text: text.to_string() };
+        self.findings.warnings.borrow_mut().push(warning);
+    }
+
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    fn wanted<T>(&self, what: &str) -> Option<T> {
+        let found = match &self.node.value {
+            Value::Null => "nothing".to_owned(),
+            Value::Bool(value) => format!("{value}"),
+            Value::Number(text) => format!("the number {text}"),
+            Value::Text(_) => "a text".to_owned(),
+            Value::List(_) => "a list".to_owned(),
+            Value::Map(_) => "a map".to_owned(),
+        };
+        self.problem(format!("found {found}, wanted {what}"));
+        None
+    }
+
+    /// A map with keys that this version knows.
+    pub fn section(&self) -> Option<Section<'n>> {
+        match &self.node.value {
+            Value::Map(entries) => Some(Section {
+                at: self.node.at,
+                path: self.path.clone(),
+                entries,
+                asked: RefCell::default(),
+                findings: self.findings,
+            }),
+            _ => self.wanted("a map of settings"),
+        }
+    }
+
+    /// Whether this is a bare word, for settings that are a word or a map.
+    pub fn is_text(&self) -> bool {
+        matches!(self.node.value, Value::Text(_))
+    }
+
+    pub fn is_list(&self) -> bool {
+        matches!(self.node.value, Value::List(_))
+    }
+
+    pub fn list(&self) -> Option<Vec<Self>> {
+        match &self.node.value {
+            Value::List(items) => {
+                let item = |(index, node)| Self { node, path: format!("{}[{index}]", self.path), ..self.clone() };
+                Some(items.iter().enumerate().map(item).collect())
+            }
+            _ => self.wanted("a list"),
+        }
+    }
+
+    /// Keys and values of a map whose keys the operator chooses.
+    pub fn pairs(&self) -> Option<Vec<(&'n str, Self)>> {
+        match &self.node.value {
+            Value::Map(entries) => {
+                let pair = |(key, node): &'n (Key, Node)| {
+                    (key.text.as_str(), Self { node, path: join(&self.path, &key.text), ..self.clone() })
+                };
+                Some(entries.iter().map(pair).collect())
+            }
+            _ => self.wanted("a map"),
+        }
+    }
+
+    pub fn text(&self) -> Option<&'n str> {
+        match &self.node.value {
+            Value::Text(text) => Some(text),
+            Value::Number(text) => {
+                self.problem(format!("found the number {text}, wanted a text: write \"{text}\""));
+                None
+            }
+            _ => self.wanted("a text"),
+        }
+    }
+
+    /// A text that is something more.
+    pub fn parse<T, E: fmt::Display>(&self, parse: impl FnOnce(&str) -> Result<T, E>) -> Option<T> {
+        let text = self.text()?;
+        parse(text).map_err(|error| self.problem(format!("{text:?}: {error}"))).ok()
+    }
+
+    /// A whole number in plain decimal digits.
+    pub fn whole(&self) -> Option<u64> {
+        let Value::Number(text) = &self.node.value else { return self.wanted("a whole number") };
+        let plain = text.bytes().all(|b| b.is_ascii_digit()) && (text == "0" || !text.starts_with('0'));
+        match text.parse() {
+            Ok(number) if plain => Some(number),
+            _ => self.wanted("a whole number in plain digits, like 1000"),
+        }
+    }
+
+    pub fn boolean(&self) -> Option<bool> {
+        match self.node.value {
+            Value::Bool(value) => Some(value),
+            _ => self.wanted("true or false"),
+        }
+    }
+
+    /// A number with a unit.
+    pub fn duration(&self) -> Option<Duration> {
+        const LIKE: &str = "a duration with a unit, like 250ms, 10s or 1m";
+        match &self.node.value {
+            Value::Text(text) => match humantime::parse_duration(text) {
+                Ok(duration) => Some(duration),
+                Err(_) => {
+                    self.problem(format!("{text:?} is not {LIKE}"));
+                    None
+                }
+            },
+            Value::Number(text) if text.bytes().all(|b| b.is_ascii_digit()) => {
+                self.problem(format!("{text} has no unit: write {text}s for seconds or {text}ms for milliseconds"));
+                None
+            }
+            _ => self.wanted(LIKE),
+        }
+    }
+
+    /// One of a few words.
+    pub fn choice<T: Clone>(&self, choices: &[(&str, T)]) -> Option<T> {
+        let words: Vec<_> = choices.iter().map(|(word, _)| *word).collect();
+        match &self.node.value {
+            Value::Text(text) => {
+                let found = choices.iter().find(|(word, _)| word == text);
+                if found.is_none() {
+                    self.problem(format!("{text:?} is not one of {}", words.join(", ")));
+                }
+                found.map(|(_, meaning)| meaning.clone())
+            }
+            _ => self.wanted(&format!("one of {}", words.join(", "))),
+        }
+    }
+}
+
+impl<'n> Section<'n> {
+    pub fn optional(&self, key: &'static str) -> Option<Field<'n>> {
+        self.asked.borrow_mut().push(key);
+        let (_, node) = self.entries.iter().find(|(found, _)| found.text == key)?;
+        Some(Field { node, path: join(&self.path, key), findings: self.findings })
+    }
+
+    pub fn required(&self, key: &'static str) -> Option<Field<'n>> {
+        let field = self.optional(key);
+        if field.is_none() {
+            self.problem(format!("{key:?} is missing"));
+        }
+        field
+    }
+
+    /// The one key that is present out of `keys`, for maps that are a choice.
+    pub fn one_of(&self, keys: &[&'static str]) -> Option<(&'static str, Field<'n>)> {
+        let mut found: Vec<_> = keys.iter().filter_map(|key| Some((*key, self.optional(key)?))).collect();
+        if found.len() == 1 {
+            return found.pop();
+        }
+        let misspelt = self.entries.iter().any(|(key, _)| !self.asked.borrow().contains(&key.text.as_str()));
+        if !(found.is_empty() && misspelt) {
+            self.problem(format!("found {} of {}: write exactly one", found.len(), keys.join(", ")));
+        }
+        None
+    }
+
+    pub fn problem(&self, text: impl fmt::Display) {
+        self.findings.add(Problem { at: Some(self.at), path: self.path.clone(), text: text.to_string() });
+    }
+
+    /// Reports the keys that nobody asked for, with the likely correction.
+    pub fn finish(self) {
+        let asked = self.asked.into_inner();
+        for (key, _) in self.entries.iter().filter(|(key, _)| !asked.contains(&key.text.as_str())) {
+            let nearest = asked.iter().max_by(|a, b| likeness(a, &key.text).total_cmp(&likeness(b, &key.text)));
+            let text = match nearest.filter(|near| likeness(near, &key.text) > 0.7) {
+                Some(near) => format!("unknown key {:?}: did you mean {near:?}?", key.text),
+                None => format!("unknown key {:?}: known here are {}", key.text, asked.join(", ")),
+            };
+            self.findings.add(Problem { at: Some(key.at), path: self.path.clone(), text });
+        }
+    }
+}
+
+fn likeness(a: &str, b: &str) -> f64 {
+    strsim::normalized_damerau_levenshtein(a, b)
+}
+
+fn join(path: &str, key: &str) -> String {
+    if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") }
+}

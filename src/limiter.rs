@@ -1,0 +1,131 @@
+//! plan → take → settle, within the deadline, and what a failure becomes.
+//!
+//! The one place where a decision is made. `authz` brings the request and carries the answer away; the store is asked
+//! here and nowhere else. No await on a connection: the store answers at once if it has none.
+
+mod local;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use tokio::time::{Instant, timeout_at};
+
+use self::local::LocalLimits;
+use crate::decision::attributes::Attributes;
+use crate::decision::policy::{Found, LocalLimit, OnFailure, OnUnidentified, Plan, Policy, Rules};
+use crate::decision::verdict::{Decision, FailureClass, Verdict};
+use crate::store::{Store, StoreError, clock};
+use crate::telemetry::metrics::Metrics;
+use crate::telemetry::once::OncePerMinute;
+
+/// Less than this left of a budget is not worth a command: it would only be late.
+const LEAST_BUDGET: Duration = Duration::from_millis(5);
+/// Lines about foreign keys, a minute.
+const FOREIGN_LINES: usize = 100;
+
+/// Decides checks under rules that can be swapped while it runs.
+pub struct Limiter {
+    rules: ArcSwap<Rules>,
+    store: Arc<dyn Store>,
+    local: LocalLimits,
+    metrics: Arc<Metrics>,
+    foreign_lines: OncePerMinute,
+}
+
+impl Limiter {
+    pub fn new(rules: Rules, store: Arc<dyn Store>, metrics: Arc<Metrics>) -> Self {
+        metrics.announce(rules.policies.iter());
+        Self {
+            rules: ArcSwap::from_pointee(rules),
+            store,
+            local: LocalLimits::default(),
+            metrics,
+            foreign_lines: OncePerMinute::new(FOREIGN_LINES),
+        }
+    }
+
+    /// The rules of this moment. A check holds on to them, so a swap never changes a decision under way.
+    pub fn rules(&self) -> Arc<Rules> {
+        self.rules.load_full()
+    }
+
+    /// Takes new rules into use. Counters live in the store and the local limits in here, so both live on.
+    pub fn swap(&self, rules: Rules) {
+        self.metrics.announce(rules.policies.iter());
+        self.rules.store(Arc::new(rules));
+    }
+
+    /// Gives back what the local limits no longer need, and shows how much they hold.
+    pub fn sweep(&self) {
+        self.local.sweep();
+        self.metrics.local_counters.set(i64::try_from(self.local.len()).unwrap_or(i64::MAX));
+        self.metrics.store_up.set(self.store.is_up().into());
+    }
+
+    /// Decides one check by `deadline`.
+    pub async fn check<'r>(&self, rules: &'r Rules, request: &Attributes<'r>, deadline: Instant) -> Decision<'r> {
+        let policy = match rules.find(request) {
+            Found::Policy(policy) => policy,
+            Found::Unmatched => return Decision::without_policy(Verdict::Unmatched(rules.unmatched)),
+            Found::AmbiguousPath => return Decision::without_policy(Verdict::AmbiguousPath),
+        };
+        match policy.plan(&rules.identity, request) {
+            Err(_) if policy.on_unidentified == OnUnidentified::Allow => Decision::of(policy, Verdict::Allowed(None)),
+            Err(unidentified) => Decision::of(policy, Verdict::Unidentified(unidentified)),
+            Ok(plan) => match Verdict::settle(&plan, self.take(&plan, deadline).await) {
+                Verdict::Failed(class) => self.failed(&plan, class),
+                verdict => Decision::of(policy, verdict),
+            },
+        }
+    }
+
+    async fn take(&self, plan: &Plan<'_>, deadline: Instant) -> Result<crate::decision::verdict::Taken, FailureClass> {
+        let taken = if deadline < clock::now() + LEAST_BUDGET {
+            Err(StoreError::new(FailureClass::Timeout, "the caller leaves no time for a decision"))
+        } else {
+            // The store keeps the deadline itself; this one holds even if it did not.
+            let late = |_| Err(StoreError::new(FailureClass::Timeout, "the store overran its deadline"));
+            timeout_at(deadline, self.store.take(&plan.charges, 1, deadline)).await.unwrap_or_else(late)
+        };
+        taken.map_err(|error| {
+            self.metrics.store_failed(plan.policy, error.class);
+            self.report(plan, &error);
+            error.class
+        })
+    }
+
+    /// Tells an operator about state that only a person can judge: what, where, and what to do.
+    fn report(&self, plan: &Plan<'_>, error: &StoreError) {
+        tracing::debug!(policy = %plan.policy.name, class = error.class.as_str(), reason = %error.detail, "a check failed");
+        let FailureClass::Foreign(foreign) = error.class else { return };
+        let Some(charge) = error.charge.and_then(|index| plan.charges.get(index)) else { return };
+        if self.foreign_lines.is_due(charge.key.digest, clock::now()) {
+            tracing::error!(policy = %plan.policy.name, limit = %charge.limit.name, reason = foreign.as_str(),
+                key = %charge.key.text,
+                "this key holds what the limiter did not write: its checks fail until it is deleted or expires");
+        }
+    }
+
+    fn failed<'p>(&self, plan: &Plan<'p>, class: FailureClass) -> Decision<'p> {
+        let verdict = match &plan.policy.on_failure {
+            OnFailure::Closed | OnFailure::Envoy => return Decision::of(plan.policy, Verdict::Failed(class)),
+            OnFailure::Open(LocalLimit::Unlimited) => Verdict::Allowed(None),
+            OnFailure::Open(LocalLimit::Limited(limit)) => self.local.decide(plan, limit),
+        };
+        Decision { policy: Some(plan.policy), verdict, fallback: Some(class) }
+    }
+}
+
+impl<'p> Decision<'p> {
+    fn of(policy: &'p Policy, verdict: Verdict<'p>) -> Self {
+        Self { policy: Some(policy), verdict, fallback: None }
+    }
+
+    fn without_policy(verdict: Verdict<'p>) -> Self {
+        Self { policy: None, verdict, fallback: None }
+    }
+}
+
+#[cfg(test)]
+mod tests;
