@@ -14,7 +14,7 @@ use tokio::time::{Instant, timeout_at};
 use self::local::LocalLimits;
 use crate::decision::attributes::Attributes;
 use crate::decision::policy::{Found, LocalLimit, OnFailure, OnUnidentified, Plan, Policy, Rules};
-use crate::decision::verdict::{Decision, FailureClass, Verdict};
+use crate::decision::verdict::{Decision, FailureClass, Taken, Verdict};
 use crate::store::{Store, StoreError, clock};
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::once::OncePerMinute;
@@ -56,9 +56,14 @@ impl Limiter {
         self.rules.store(Arc::new(rules));
     }
 
-    /// Gives back what the local limits no longer need, and shows how much they hold.
+    /// Gives back what counters no longer need. Called once a second.
     pub fn sweep(&self) {
         self.local.sweep();
+        self.store.sweep();
+    }
+
+    /// Brings the gauges up to this moment. Called when somebody looks.
+    pub fn observe(&self) {
         self.metrics.local_counters.set(i64::try_from(self.local.len()).unwrap_or(i64::MAX));
         self.metrics.store_up.set(self.store.is_up().into());
     }
@@ -80,7 +85,7 @@ impl Limiter {
         }
     }
 
-    async fn take(&self, plan: &Plan<'_>, deadline: Instant) -> Result<crate::decision::verdict::Taken, FailureClass> {
+    async fn take(&self, plan: &Plan<'_>, deadline: Instant) -> Result<Taken, FailureClass> {
         let taken = if deadline < clock::now() + LEAST_BUDGET {
             Err(StoreError::new(FailureClass::Timeout, "the caller leaves no time for a decision"))
         } else {

@@ -30,6 +30,9 @@ pub trait Store: Send + Sync {
 
     /// Whether a check would be tried at this moment, rather than failed at once.
     fn is_up(&self) -> bool;
+
+    /// Gives back the memory of counters whose time is over, where that is this process's.
+    fn sweep(&self) {}
 }
 
 /// Why a call failed. What it would have charged may have been charged only where the class says so.

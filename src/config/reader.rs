@@ -79,10 +79,6 @@ impl<'n> Field<'n> {
         self.findings.warnings.borrow_mut().push(warning);
     }
 
-    pub fn path(&self) -> &str {
-        &self.path
-    }
-
     fn wanted<T>(&self, what: &str) -> Option<T> {
         let found = match &self.node.value {
             Value::Null => "nothing".to_owned(),

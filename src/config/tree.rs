@@ -53,8 +53,7 @@ pub fn parse(source: &str) -> Result<Node, SyntaxError> {
         reject_unsupported_tags: true,
         budget: serde_yaml::budget! { max_depth: 32, max_nodes: 100_000, max_aliases: 64 },
     };
-    let parsed: Result<Spanned<Raw>, _> =
-        serde_yaml::with_deserializer_from_str_with_options(source, options, Spanned::deserialize);
+    let parsed = serde_yaml::from_str_with_options::<Spanned<Raw>>(source, options);
     parsed.map(|raw| node(raw, source)).map_err(|error| {
         let at = error.location().map(|l| Place { line: l.line(), column: l.column() });
         SyntaxError { at, text: without_location(&error.to_string()) }

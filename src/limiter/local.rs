@@ -7,6 +7,7 @@
 use crate::decision::limit::{Charge, Limit};
 use crate::decision::policy::Plan;
 use crate::decision::verdict::{FailureClass, Quota, Verdict};
+use crate::store::Store as _;
 use crate::store::clock::{self, MonotonicClock};
 use crate::store::memory::MemoryStore;
 use crate::telemetry::once::OncePerMinute;

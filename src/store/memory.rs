@@ -56,13 +56,6 @@ impl MemoryStore {
         Ok(Taken { admitted: judged.admitted, admissions: judged.admissions })
     }
 
-    /// Drops every counter whose time is over and gives their memory back. Called once a second by the server; the
-    /// request path sweeps as it goes, so this only matters when traffic has stopped.
-    pub fn sweep(&self) {
-        let now_ms = self.clock.now_us() / 1000;
-        self.lock().sweep_all(now_ms);
-    }
-
     /// Counters held, those whose time is over but which were not yet swept included.
     pub fn len(&self) -> usize {
         self.lock().len()
@@ -89,6 +82,13 @@ impl Store for MemoryStore {
 
     fn is_up(&self) -> bool {
         true
+    }
+
+    /// Drops every counter whose time is over. The request path sweeps as it goes, so this only matters when traffic has
+    /// stopped.
+    fn sweep(&self) {
+        let now_ms = self.clock.now_us() / 1000;
+        self.lock().sweep_all(now_ms);
     }
 }
 

@@ -23,7 +23,7 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 
-pub use self::node::{Node, NodeSettings};
+pub use self::node::{BadUrl, Node, NodeSettings};
 use self::node::Connection;
 use self::reply::Reply;
 use self::script::{Kind, ShapeScript};
@@ -102,8 +102,7 @@ impl RedisStore {
         command: &::redis::Cmd,
         give_up: Instant,
     ) -> Result<::redis::Value, error::CallError> {
-        let mut wire = connection.wire();
-        match timeout_at(give_up, wire.send_packed_command(command)).await {
+        match timeout_at(give_up, connection.send(command)).await {
             Ok(Ok(value)) => {
                 connection.answered();
                 Ok(value)

@@ -12,7 +12,8 @@ use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Client, Cmd, PushInfo, PushKind};
+use redis::io::tcp::TcpSettings;
+use redis::{AsyncConnectionConfig, Client, Cmd, IntoConnectionInfo, ProtocolVersion, PushInfo, PushKind, RedisResult};
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
@@ -40,6 +41,32 @@ pub struct NodeSettings {
     pub address: String,
     pub connect_timeout: Duration,
     pub command_timeout: Duration,
+}
+
+/// Why a URL is not one that this store can use. The message never repeats it: it may hold a password.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum BadUrl {
+    #[error("a Redis URL is redis://HOST:PORT, perhaps with USER:PASSWORD@ before the host (percent-encoded) and /DB behind")]
+    Malformed,
+    #[error("TLS (rediss://) is not part of this build")]
+    Tls,
+}
+
+impl NodeSettings {
+    /// From `redis://[user[:password]@]host[:port][/db]` or `redis+unix:///path`.
+    pub fn parse(url: &str, connect_timeout: Duration, command_timeout: Duration) -> Result<Self, BadUrl> {
+        if url.starts_with("rediss://") || url.starts_with("valkeys://") {
+            return Err(BadUrl::Tls);
+        }
+        let info = url.into_connection_info().map_err(|_| BadUrl::Malformed)?;
+        // RESP3 tells at once when the socket has closed.
+        let redis = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
+        let tcp = TcpSettings::default().set_nodelay(true);
+        let info = info.set_redis_settings(redis).set_tcp_settings(tcp);
+        let address = info.addr().to_string();
+        let client = Client::open(info).map_err(|_| BadUrl::Malformed)?;
+        Ok(Self { client, address, connect_timeout, command_timeout })
+    }
 }
 
 /// A node, connected or not.
@@ -102,8 +129,7 @@ impl Node {
         load.arg("SCRIPT").arg("LOAD").arg(text);
         let (connection, limit) = (Arc::clone(connection), self.settings.command_timeout);
         tokio::spawn(async move {
-            let mut wire = connection.wire();
-            let _unimportant = timeout(limit, wire.send_packed_command(&load)).await;
+            let _unimportant = timeout(limit, connection.send(&load)).await;
             connection.loading.store(false, Ordering::Release);
         });
     }
@@ -172,8 +198,8 @@ impl Node {
 
     /// A replica answers reads and refuses writes: it cannot count. A user who may not ask is taken at its word; the
     /// first check finds out.
-    async fn refuse_replica(&self, mut wire: MultiplexedConnection) -> Result<(), StoreError> {
-        let asked = timeout(self.settings.command_timeout, wire.send_packed_command(&redis::cmd("ROLE"))).await;
+    async fn refuse_replica(&self, wire: MultiplexedConnection) -> Result<(), StoreError> {
+        let asked = timeout(self.settings.command_timeout, send(wire, &redis::cmd("ROLE"))).await;
         let role = match asked.map_err(|_| late())? {
             Ok(redis::Value::Array(role)) => role,
             Ok(_) => return Ok(()),
@@ -207,7 +233,7 @@ impl Node {
 
     async fn beat(&self, connection: &Arc<Connection>) {
         let sent = clock::now();
-        match time(connection.wire(), self.settings.command_timeout).await {
+        match time(connection.wire.clone(), self.settings.command_timeout).await {
             Ok(store_us) => {
                 connection.answered();
                 connection.learn_clock(sent, clock::now(), store_us);
@@ -219,8 +245,9 @@ impl Node {
 }
 
 impl Connection {
-    pub fn wire(&self) -> MultiplexedConnection {
-        self.wire.clone()
+    /// Sends once. An error reply of the server is an error here.
+    pub async fn send(&self, command: &Cmd) -> RedisResult<redis::Value> {
+        send(self.wire.clone(), command).await
     }
 
     pub fn answered(&self) {
@@ -244,6 +271,10 @@ impl Connection {
     fn bounds(&self) -> std::sync::MutexGuard<'_, ClockBounds> {
         self.bounds.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+async fn send(mut wire: MultiplexedConnection, command: &Cmd) -> RedisResult<redis::Value> {
+    wire.send_packed_command(command).await?.extract_error()
 }
 
 fn micros(at: Instant, epoch: Instant) -> i64 {

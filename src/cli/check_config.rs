@@ -1,0 +1,25 @@
+//! `tallygate check-config`.
+
+use std::process::ExitCode;
+
+use clap::Args;
+
+use super::ConfigFile;
+
+#[derive(Args)]
+pub struct Arguments {
+    #[command(flatten)]
+    config: ConfigFile,
+}
+
+pub fn run(arguments: &Arguments) -> ExitCode {
+    match arguments.config.load() {
+        Ok(config) => {
+            let count = config.rules.policies.len();
+            let plural = if count == 1 { "policy" } else { "policies" };
+            println!("{}: valid, {count} {plural}", arguments.config.path.display());
+            ExitCode::SUCCESS
+        }
+        Err(code) => code,
+    }
+}

@@ -1,0 +1,142 @@
+//! `tallygate probe`: what a running sidecar answers, asked as Envoy asks.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+use envoy_types::pb::envoy::service::auth::v3::attribute_context::{HttpRequest, Request};
+use envoy_types::pb::envoy::service::auth::v3::authorization_client::AuthorizationClient;
+use envoy_types::pb::envoy::service::auth::v3::check_response::HttpResponse;
+use envoy_types::pb::envoy::service::auth::v3::{AttributeContext, CheckRequest, CheckResponse};
+use envoy_types::pb::google::protobuf::value::Kind;
+use tonic::transport::{Channel, Endpoint};
+use tonic_health::pb::HealthCheckRequest;
+use tonic_health::pb::health_check_response::ServingStatus;
+use tonic_health::pb::health_client::HealthClient;
+
+use super::{exit, runtime};
+
+#[derive(Args)]
+pub struct Arguments {
+    /// Where the sidecar listens: IP:PORT or unix:/PATH
+    #[arg(long, default_value = "127.0.0.1:50051")]
+    address: String,
+    /// Ask for the process's health instead of a check
+    #[arg(long, conflicts_with_all = ["path", "method", "host", "header", "route"])]
+    health: bool,
+    /// The request's path
+    #[arg(long, default_value = "/")]
+    path: String,
+    /// The request's method
+    #[arg(long, default_value = "GET")]
+    method: String,
+    /// The request's host
+    #[arg(long, default_value = "localhost")]
+    host: String,
+    /// A request header
+    #[arg(long, value_name = "NAME=VALUE", value_parser = pair)]
+    header: Vec<(String, String)>,
+    /// A value of the route's context_extensions
+    #[arg(long, value_name = "KEY=VALUE", value_parser = pair)]
+    route: Vec<(String, String)>,
+    /// How long to wait for the answer
+    #[arg(long, default_value = "2s", value_parser = humantime::parse_duration)]
+    timeout: Duration,
+}
+
+fn pair(text: &str) -> Result<(String, String), String> {
+    let (key, value) = text.split_once('=').ok_or("write it as NAME=VALUE")?;
+    Ok((key.to_ascii_lowercase(), value.to_owned()))
+}
+
+pub fn run(arguments: Arguments) -> ExitCode {
+    let runtime = match runtime() {
+        Ok(runtime) => runtime,
+        Err(code) => return code,
+    };
+    match runtime.block_on(ask(arguments)) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::from(exit::UNAVAILABLE)
+        }
+    }
+}
+
+async fn ask(arguments: Arguments) -> Result<ExitCode, String> {
+    let address = arguments.address.clone();
+    let channel = connect(&address, arguments.timeout).await.map_err(|error| {
+        format!("no sidecar answers at {address}: {}", root_cause(&error))
+    })?;
+    if arguments.health {
+        return health(channel).await.map_err(|status| format!("health: {}", status.message()));
+    }
+    let asked = AuthorizationClient::new(channel).check(request(arguments)).await;
+    let reply = asked.map_err(|status| format!("the check ended with gRPC {}: {}", status.code(), status.message()))?;
+    Ok(show(&reply.into_inner()))
+}
+
+async fn connect(address: &str, timeout: Duration) -> Result<Channel, tonic::transport::Error> {
+    let uri = if address.starts_with("unix:") { address.to_owned() } else { format!("http://{address}") };
+    Endpoint::from_shared(uri)?.connect_timeout(timeout).timeout(timeout).connect().await
+}
+
+fn root_cause(error: &dyn std::error::Error) -> String {
+    let mut cause = error;
+    while let Some(deeper) = cause.source() {
+        cause = deeper;
+    }
+    cause.to_string()
+}
+
+async fn health(channel: Channel) -> Result<ExitCode, tonic::Status> {
+    let reply = HealthClient::new(channel).check(HealthCheckRequest::default()).await?.into_inner();
+    let serving = reply.status == ServingStatus::Serving as i32;
+    println!("{}", if serving { "serving" } else { "not serving" });
+    Ok(if serving { ExitCode::SUCCESS } else { ExitCode::from(exit::NO) })
+}
+
+fn request(arguments: Arguments) -> CheckRequest {
+    let http = HttpRequest {
+        method: arguments.method,
+        path: arguments.path,
+        host: arguments.host,
+        headers: arguments.header.into_iter().collect(),
+        ..Default::default()
+    };
+    CheckRequest {
+        attributes: Some(AttributeContext {
+            request: Some(Request { http: Some(http), ..Default::default() }),
+            context_extensions: arguments.route.into_iter().collect(),
+            ..Default::default()
+        }),
+    }
+}
+
+/// One line for the verdict and what explains it, one for each header that a client would get.
+fn show(reply: &CheckResponse) -> ExitCode {
+    let (status, headers) = match &reply.http_response {
+        Some(HttpResponse::OkResponse(ok)) => (200, &ok.response_headers_to_add),
+        Some(HttpResponse::DeniedResponse(no) | HttpResponse::ErrorResponse(no)) => {
+            (no.status.as_ref().map_or(403, |status| status.code), &no.headers)
+        }
+        None => {
+            println!("the sidecar sent an empty answer");
+            return ExitCode::from(exit::SOFTWARE);
+        }
+    };
+    let mut facts: Vec<_> = reply.dynamic_metadata.iter().flat_map(|metadata| &metadata.fields).collect();
+    // The verdict first, then by name.
+    facts.sort_by_key(|(name, _)| (*name != "verdict", (*name).clone()));
+    let facts = facts.iter().map(|(name, value)| match &value.kind {
+        Some(Kind::StringValue(text)) => format!("{name}={text}"),
+        Some(Kind::NumberValue(number)) => format!("{name}={number}"),
+        _ => (*name).clone(),
+    });
+    println!("HTTP {status} {}", facts.collect::<Vec<_>>().join(" "));
+    for header in headers.iter().filter_map(|option| option.header.as_ref()) {
+        println!("  {}: {}", header.key, header.value);
+    }
+    let allowed = reply.status.as_ref().is_some_and(|status| status.code == 0);
+    if allowed { ExitCode::SUCCESS } else { ExitCode::from(exit::NO) }
+}

@@ -1,0 +1,90 @@
+//! `tallygate serve`.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use tokio::signal::unix::{SignalKind, signal};
+use tracing_subscriber::EnvFilter;
+
+use super::{ConfigFile, exit, runtime};
+use crate::config::Config;
+use crate::server::listen::Bound;
+use crate::server::{self, Control};
+use crate::telemetry::logs::{self, LogFormat};
+
+#[derive(Args)]
+pub struct Arguments {
+    #[command(flatten)]
+    config: ConfigFile,
+    /// How log lines look; they go to standard error
+    #[arg(long, value_enum, default_value_t = LogFormat::Text, env = "TALLYGATE_LOG_FORMAT")]
+    log_format: LogFormat,
+    /// What is logged: a level, or levels by module
+    #[arg(long, default_value = "info", env = "TALLYGATE_LOG", value_name = "FILTER")]
+    log: EnvFilter,
+}
+
+pub fn run(arguments: Arguments) -> ExitCode {
+    let config = match arguments.config.load() {
+        Ok(config) => config,
+        Err(code) => return code,
+    };
+    logs::start(arguments.log_format, arguments.log);
+    let runtime = match runtime() {
+        Ok(runtime) => runtime,
+        Err(code) => return code,
+    };
+    runtime.block_on(serve(config, arguments.config))
+}
+
+async fn serve(config: Config, file: ConfigFile) -> ExitCode {
+    let control = Control::default();
+    if let Err(error) = listen_to_signals(&control) {
+        eprintln!("cannot listen to signals: {error}");
+        return ExitCode::from(exit::SOFTWARE);
+    }
+    let bound = match Bound::bind(&config.fixed).await {
+        Ok(bound) => bound,
+        Err(error) => {
+            eprintln!("cannot listen: {error}");
+            return ExitCode::from(exit::UNAVAILABLE);
+        }
+    };
+    tracing::info!(
+        grpc = %bound.grpc_address,
+        admin = %bound.admin_address,
+        version = env!("CARGO_PKG_VERSION"),
+        store = ?config.fixed.store,
+        policies = config.rules.policies.len(),
+        secret_fingerprint = %config.secret.fingerprint(),
+        "listening"
+    );
+    match server::run(config, file.path, bound, control).await {
+        Ok(()) => {
+            tracing::info!("stopped");
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            tracing::error!(%error, "stopped");
+            ExitCode::from(exit::SOFTWARE)
+        }
+    }
+}
+
+/// SIGTERM and SIGINT drain, SIGHUP reloads.
+fn listen_to_signals(control: &Control) -> std::io::Result<()> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut hangup = signal(SignalKind::hangup())?;
+    let Control { shutdown, reload } = control.clone();
+    tokio::spawn(async move {
+        loop {
+            tokio::select! {
+                _ = terminate.recv() => shutdown.cancel(),
+                _ = interrupt.recv() => shutdown.cancel(),
+                _ = hangup.recv() => reload.notify_one(),
+            }
+        }
+    });
+    Ok(())
+}

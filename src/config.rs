@@ -1,0 +1,131 @@
+//! The configuration: owning a [`Config`] means that it was validated, whole.
+//!
+//! Two stages. `tree` and `reader` hold what was typed, with places; `file` says what it means. All problems of a file are
+//! reported at once, each with line, path and remedy. A file that has one changes nothing.
+
+mod file;
+mod reader;
+pub mod reload;
+mod tree;
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+pub use self::reader::Problem;
+use crate::authz::AuthzSettings;
+use crate::decision::key::Secret;
+use crate::decision::policy::Rules;
+
+/// A validated configuration.
+pub struct Config {
+    /// What needs a restart to change.
+    pub fixed: Fixed,
+    /// What a reload swaps.
+    pub rules: Rules,
+    pub authz: AuthzSettings,
+    pub secret: Secret,
+    /// What the operator should know, though nothing is refused for it.
+    pub warnings: Vec<Problem>,
+}
+
+/// Settings that take effect at start only.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fixed {
+    pub listen: Listen,
+    pub admin: SocketAddr,
+    pub drain: Duration,
+    pub store: StoreSettings,
+}
+
+/// Where checks are awaited.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Listen {
+    Tcp(SocketAddr),
+    Unix(UnixListen),
+}
+
+/// A Unix socket. Envoy runs as another user, so who may connect is a setting.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnixListen {
+    pub path: PathBuf,
+    /// Permission bits, like 0o660.
+    pub mode: u32,
+    /// Numeric group that the socket is given to.
+    pub group: Option<u32>,
+}
+
+/// Where counters live.
+#[derive(Clone, PartialEq, Eq)]
+pub enum StoreSettings {
+    Redis(RedisSettings),
+    /// At most so many counters in this process.
+    Memory {
+        max_counters: usize,
+    },
+}
+
+#[derive(Clone, PartialEq, Eq)]
+pub struct RedisSettings {
+    /// It may hold a password, so it is never printed.
+    pub url: String,
+    pub connect_timeout: Duration,
+    pub command_timeout: Duration,
+}
+
+impl fmt::Debug for StoreSettings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Redis(_) => "redis",
+            Self::Memory { .. } => "memory",
+        })
+    }
+}
+
+/// Why a file was refused: everything that is wrong with it.
+#[derive(Debug)]
+pub struct Invalid {
+    pub file: PathBuf,
+    pub problems: Vec<Problem>,
+}
+
+impl fmt::Display for Invalid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let lines = self.problems.iter().map(|problem| line(&self.file, problem));
+        f.write_str(&lines.collect::<Vec<_>>().join("\n"))
+    }
+}
+
+impl std::error::Error for Invalid {}
+
+/// `FILE:LINE:COLUMN: path.to.key: what is wrong`, as editors and people read it.
+pub fn line(file: &Path, problem: &Problem) -> String {
+    let space = if problem.at.is_some() { "" } else { " " };
+    format!("{}:{space}{problem}", file.display())
+}
+
+impl Config {
+    /// Reads and validates `path`. While running, `secret` is the one in use: it changes only with a restart.
+    pub fn load(path: &Path, secret: Option<&Secret>) -> Result<Self, Invalid> {
+        file::load(path, secret).map_err(|problems| Invalid { file: path.to_owned(), problems })
+    }
+}
+
+impl Fixed {
+    /// The settings that differ from `running`, by their path in the file.
+    pub fn changed_from(&self, running: &Self) -> Vec<&'static str> {
+        [
+            (self.listen != running.listen, "server.listen"),
+            (self.drain != running.drain, "server.drain"),
+            (self.admin != running.admin, "admin.listen"),
+            (self.store != running.store, "store"),
+        ]
+        .into_iter()
+        .filter_map(|(changed, name)| changed.then_some(name))
+        .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,182 @@
+//! `server`, `admin`, `store`, `hmac`: what takes effect at start.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::config::reader::{Field, Section};
+use crate::config::{Fixed, Listen, RedisSettings, StoreSettings, UnixListen};
+use crate::decision::key::Secret;
+use crate::store::redis::NodeSettings;
+
+const DEFAULT_LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 50051);
+const DEFAULT_ADMIN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 9180);
+const DEFAULT_DRAIN: Duration = Duration::from_secs(5);
+const DEFAULT_TIMEOUT: Duration = Duration::from_millis(200);
+const DEFAULT_COUNTERS: u64 = 1_000_000;
+const MOST_COUNTERS: u64 = 100_000_000;
+
+pub fn fixed(file: &Section<'_>) -> Option<Fixed> {
+    let server = file.optional("server").map(|field| field.section());
+    let (listen, drain) = match server {
+        None => (Some(Listen::Tcp(DEFAULT_LISTEN)), Some(DEFAULT_DRAIN)),
+        Some(None) => (None, None),
+        Some(Some(section)) => {
+            let listen = listen(&section);
+            let drain = section
+                .optional("drain")
+                .map_or(Some(DEFAULT_DRAIN), |field| bounded(&field, Duration::ZERO, Duration::from_secs(300)));
+            section.finish();
+            (listen, drain)
+        }
+    };
+    let admin = match file.optional("admin") {
+        None => Some(DEFAULT_ADMIN),
+        Some(field) => field.section().and_then(|section| {
+            let admin = section.optional("listen").map_or(Some(DEFAULT_ADMIN), |field| socket_address(&field));
+            section.finish();
+            admin
+        }),
+    };
+    let store = file.required("store").and_then(|field| store(&field));
+    Some(Fixed { listen: listen?, admin: admin?, drain: drain?, store: store? })
+}
+
+fn listen(section: &Section<'_>) -> Option<Listen> {
+    let mode = section.optional("socket_mode");
+    let group = section.optional("socket_group");
+    let Some(field) = section.optional("listen") else { return Some(Listen::Tcp(DEFAULT_LISTEN)) };
+    let Some(path) = field.text()?.strip_prefix("unix:") else {
+        for field in [mode, group].into_iter().flatten() {
+            field.problem("is for a Unix socket, and server.listen is a TCP address");
+        }
+        let address = socket_address(&field)?;
+        if !address.ip().is_loopback() {
+            field.warning("whoever reaches this address can spend every limit: keep it to loopback or a Unix socket");
+        }
+        return Some(Listen::Tcp(address));
+    };
+    if !path.starts_with('/') {
+        field.problem("a Unix socket is unix: and an absolute path, like unix:/run/tallygate/authz.sock");
+        return None;
+    }
+    let mode = mode.map_or(Some(0o660), |field| {
+        field.parse(|text| match u32::from_str_radix(text, 8) {
+            Ok(mode) if mode <= 0o777 => Ok(mode),
+            _ => Err("a mode is three octal digits as a text, like \"0660\""),
+        })
+    });
+    let group = group.map_or(Some(None), |field| match field.whole().map(u32::try_from)? {
+        Ok(group) => Some(Some(group)),
+        Err(_) => {
+            field.problem("a group is a numeric id");
+            None
+        }
+    });
+    Some(Listen::Unix(UnixListen { path: path.into(), mode: mode?, group: group? }))
+}
+
+fn socket_address(field: &Field<'_>) -> Option<SocketAddr> {
+    field.parse(|text| {
+        text.parse::<SocketAddr>().map_err(|_| "an address is IP:PORT, like 127.0.0.1:50051 or [::1]:50051")
+    })
+}
+
+fn store(field: &Field<'_>) -> Option<StoreSettings> {
+    let section = field.section()?;
+    let chosen = section.one_of(&["redis", "memory"]);
+    section.finish();
+    match chosen? {
+        ("redis", field) => redis(&field).map(StoreSettings::Redis),
+        (_, field) => memory(&field),
+    }
+}
+
+fn redis(field: &Field<'_>) -> Option<RedisSettings> {
+    let section = field.section()?;
+    let url = section.required("url");
+    let timeout = |key| {
+        let field = section.optional(key);
+        field.map_or(Some(DEFAULT_TIMEOUT), |field| {
+            bounded(&field, Duration::from_millis(5), Duration::from_secs(5))
+        })
+    };
+    let (connect_timeout, command_timeout) = (timeout("connect_timeout"), timeout("command_timeout"));
+    section.finish();
+    let field = url?;
+    let url = field.text()?.to_owned();
+    let settings = RedisSettings { url, connect_timeout: connect_timeout?, command_timeout: command_timeout? };
+    // The message never repeats the URL: it may hold a password.
+    NodeSettings::parse(&settings.url, settings.connect_timeout, settings.command_timeout)
+        .map_err(|error| field.problem(error))
+        .ok()?;
+    Some(settings)
+}
+
+fn memory(field: &Field<'_>) -> Option<StoreSettings> {
+    let section = field.section()?;
+    let max = section.optional("max_counters");
+    let max = max.map_or(Some(DEFAULT_COUNTERS), |field| {
+        let max = field.whole()?;
+        if !(1..=MOST_COUNTERS).contains(&max) {
+            field.problem(format!("the embedded store holds 1 to {MOST_COUNTERS} counters"));
+            return None;
+        }
+        Some(max)
+    });
+    section.finish();
+    field.warning("the embedded store counts for this process alone: two sidecars let twice the limit pass");
+    let max_counters = usize::try_from(max?).unwrap_or(usize::MAX);
+    Some(StoreSettings::Memory { max_counters })
+}
+
+fn bounded(field: &Field<'_>, least: Duration, most: Duration) -> Option<Duration> {
+    let duration = field.duration()?;
+    if !(least..=most).contains(&duration) {
+        let shown = |d| humantime::format_duration(d).to_string().replace(' ', "");
+        field.problem(format!("{} is not within {} to {}", shown(duration), shown(least), shown(most)));
+        return None;
+    }
+    Some(duration)
+}
+
+/// The secret, from a file or an environment variable; its value is never printed.
+pub fn secret(field: &Field<'_>) -> Option<Secret> {
+    let section = field.section()?;
+    let chosen = section.one_of(&["secret_file", "secret_env"]);
+    section.finish();
+    let (kind, field) = chosen?;
+    let place = field.text()?;
+    let bytes = match kind {
+        "secret_file" => read_secret(Path::new(place)),
+        _ => std::env::var_os(place)
+            .map(|value| std::os::unix::ffi::OsStringExt::into_vec(value))
+            .ok_or_else(|| format!("the environment variable {place} is not set")),
+    };
+    let remedy = "create one with: openssl rand -hex 32";
+    match bytes.map(Secret::read) {
+        Ok(Ok(secret)) => Some(secret),
+        Ok(Err(short)) => {
+            field.problem(format!("{short}: {remedy}"));
+            None
+        }
+        Err(error) => {
+            field.problem(error);
+            None
+        }
+    }
+}
+
+fn read_secret(path: &Path) -> Result<Vec<u8>, String> {
+    const MOST: u64 = 64 * 1024;
+    let shown: PathBuf = path.to_owned();
+    let explain = |error: std::io::Error| format!("{}: {error}", shown.display());
+    let about = std::fs::metadata(path).map_err(explain)?;
+    if !about.is_file() {
+        return Err(format!("{} is not a file", path.display()));
+    }
+    if about.len() > MOST {
+        return Err(format!("{} has {} bytes: a secret has at most {MOST}", path.display(), about.len()));
+    }
+    std::fs::read(path).map_err(explain)
+}

@@ -1,0 +1,145 @@
+//! Wiring: store, limiter, services; and the life of the process from bound listeners to the last answer.
+//!
+//! The listeners and the shutdown signal are arguments, so that a test picks port 0. Order at the end: not ready, no new
+//! checks, in-flight checks answered, all within the drain time.
+
+pub mod health;
+pub mod listen;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use envoy_types::pb::envoy::service::auth::v3::authorization_server::AuthorizationServer;
+use tokio::sync::Notify;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+use tonic::transport::Server;
+use tonic_health::ServingStatus;
+
+use self::health::Readiness;
+use self::listen::{Bound, Incoming};
+use crate::admin;
+use crate::authz::Authz;
+use crate::authz::guard::GuardLayer;
+use crate::config::reload::Reloader;
+use crate::config::{Config, RedisSettings, StoreSettings};
+use crate::limiter::Limiter;
+use crate::store::Store;
+use crate::store::clock::MonotonicClock;
+use crate::store::memory::MemoryStore;
+use crate::store::redis::{BadUrl, Node, NodeSettings, RedisStore};
+use crate::telemetry::metrics::Metrics;
+
+/// The largest CheckRequest that is read. Envoy's headers are far below it; only forwarded bodies, which we never ask
+/// for, come near.
+const MAX_MESSAGE: usize = 1024 * 1024;
+/// Envoy cancels many checks at once when it times out; h2's own bound of 20 would close the connection.
+const MAX_PENDING_RESETS: usize = 4096;
+const SWEEP: Duration = Duration::from_secs(1);
+
+/// What ends or changes a running server.
+#[derive(Clone, Default)]
+pub struct Control {
+    pub shutdown: CancellationToken,
+    pub reload: Arc<Notify>,
+}
+
+/// Why a server could not run.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    #[error("the Redis URL cannot be used: {0}")]
+    Redis(#[from] BadUrl),
+    #[error("serving checks failed: {0}")]
+    Serve(#[from] tonic::transport::Error),
+    #[error("checks were still in flight when the drain time was over")]
+    Drain,
+}
+
+/// Serves until `control.shutdown`. Returns when every check in flight was answered, or the drain time is over.
+pub async fn run(config: Config, file: PathBuf, bound: Bound, control: Control) -> Result<(), ServeError> {
+    let Config { fixed, rules, authz, secret, warnings: _ } = config;
+    let background = CancellationToken::new();
+    let _stop_background = background.clone().drop_guard();
+
+    let metrics = Arc::new(Metrics::new());
+    let store = store(&fixed.store, &background)?;
+    metrics.store_shared.set(store.is_shared().into());
+    metrics.set_secret_fingerprint(&secret.fingerprint());
+    metrics.config_generation.set(1);
+    let limiter = Arc::new(Limiter::new(rules, store, Arc::clone(&metrics)));
+    let settings = Arc::new(ArcSwap::from_pointee(authz));
+    let readiness = Arc::new(Readiness::default());
+
+    let drain = fixed.drain;
+    let reloader = Reloader::new(file, secret, fixed, &limiter, &settings, &metrics);
+    tokio::spawn(background.clone().run_until_cancelled_owned(reload_on(control.reload, reloader)));
+    tokio::spawn(background.clone().run_until_cancelled_owned(sweep(Arc::clone(&limiter))));
+    let conditions = Arc::clone(&readiness);
+    let pages = admin::pages(Arc::clone(&metrics), Arc::clone(&limiter), move || conditions.conditions().to_vec());
+    tokio::spawn(background.run_until_cancelled_owned(admin::serve(bound.admin, pages)));
+
+    let (health, health_service) = tonic_health::server::health_reporter();
+    health.set_service_status("", ServingStatus::NotServing).await;
+    let check = AuthorizationServer::new(Authz::new(limiter, settings, Arc::clone(&metrics)));
+    let router = Server::builder()
+        .http2_max_pending_accept_reset_streams(Some(MAX_PENDING_RESETS))
+        .http2_max_local_error_reset_streams(Some(MAX_PENDING_RESETS))
+        .layer(GuardLayer::new(metrics))
+        .add_service(check.max_decoding_message_size(MAX_MESSAGE))
+        .add_service(health_service);
+    let stop_accepting = CancellationToken::new();
+    let stopped = stop_accepting.clone().cancelled_owned();
+    let (incoming, _socket) = bound.incoming.split();
+    let serving = match incoming {
+        Incoming::Tcp(incoming) => tokio::spawn(router.serve_with_incoming_shutdown(incoming, stopped)),
+        Incoming::Unix(incoming) => tokio::spawn(router.serve_with_incoming_shutdown(incoming, stopped)),
+    };
+
+    readiness.set_listening(true);
+    set_serving(&health, ServingStatus::Serving).await;
+    control.shutdown.cancelled().await;
+
+    tracing::info!("draining: not ready any more, checks in flight are answered");
+    readiness.set_draining();
+    set_serving(&health, ServingStatus::NotServing).await;
+    stop_accepting.cancel();
+    match timeout(drain, serving).await {
+        Ok(Ok(served)) => Ok(served?),
+        Ok(Err(_)) | Err(_) => Err(ServeError::Drain),
+    }
+}
+
+/// gRPC health speaks of this process only: a fail-open sidecar whose Redis is gone still answers.
+async fn set_serving(health: &tonic_health::server::HealthReporter, status: ServingStatus) {
+    for service in ["", "envoy.service.auth.v3.Authorization"] {
+        health.set_service_status(service, status).await;
+    }
+}
+
+fn store(settings: &StoreSettings, shutdown: &CancellationToken) -> Result<Arc<dyn Store>, BadUrl> {
+    match settings {
+        StoreSettings::Redis(RedisSettings { url, connect_timeout, command_timeout }) => {
+            let node = NodeSettings::parse(url, *connect_timeout, *command_timeout)?;
+            Ok(Arc::new(RedisStore::new(Node::start(node, shutdown.clone()), *command_timeout)))
+        }
+        StoreSettings::Memory { max_counters } => {
+            Ok(Arc::new(MemoryStore::new(*max_counters, MonotonicClock::default())))
+        }
+    }
+}
+
+async fn reload_on(wanted: Arc<Notify>, reloader: Reloader) {
+    loop {
+        wanted.notified().await;
+        reloader.reload();
+    }
+}
+
+async fn sweep(limiter: Arc<Limiter>) {
+    loop {
+        tokio::time::sleep(SWEEP).await;
+        limiter.sweep();
+    }
+}
