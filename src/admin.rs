@@ -22,7 +22,10 @@ where
 {
     Router::new()
         .route("/livez", get(|| async { "alive\n" }))
-        .route("/readyz", get(move || std::future::ready(readiness(&ready()))))
+        .route(
+            "/readyz",
+            get(move || std::future::ready(readiness(&ready()))),
+        )
         .route(
             "/metrics",
             get(move || {
@@ -34,9 +37,14 @@ where
 
 /// One line a condition, so that a failing probe says why.
 fn readiness(conditions: &[(&'static str, bool)]) -> impl IntoResponse + use<> {
-    let line = |(name, holds): &(&str, bool)| format!("{name} {}\n", if *holds { "ok" } else { "failed" });
+    let line =
+        |(name, holds): &(&str, bool)| format!("{name} {}\n", if *holds { "ok" } else { "failed" });
     let ready = conditions.iter().all(|(_, holds)| *holds);
-    let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    let status = if ready {
+        StatusCode::OK
+    } else {
+        StatusCode::SERVICE_UNAVAILABLE
+    };
     (status, conditions.iter().map(line).collect::<String>())
 }
 

@@ -40,8 +40,16 @@ pub struct Authz {
 }
 
 impl Authz {
-    pub fn new(limiter: Arc<Limiter>, settings: Arc<ArcSwap<AuthzSettings>>, metrics: Arc<Metrics>) -> Self {
-        Self { limiter, settings, metrics }
+    pub fn new(
+        limiter: Arc<Limiter>,
+        settings: Arc<ArcSwap<AuthzSettings>>,
+        metrics: Arc<Metrics>,
+    ) -> Self {
+        Self {
+            limiter,
+            settings,
+            metrics,
+        }
     }
 }
 
@@ -55,16 +63,27 @@ impl Authorization for Authz {
         let view = request::View::of(&message);
         let attributes = view.attributes();
         let rules = self.limiter.rules();
-        let decision = self.limiter.check(&rules, &attributes, arrived + budget).await;
+        let decision = self
+            .limiter
+            .check(&rules, &attributes, arrived + budget)
+            .await;
         self.metrics.decided(&decision, clock::now() - arrived);
-        Ok(Response::new(response::answer(&decision, view.caller(), &settings.answers)))
+        Ok(Response::new(response::answer(
+            &decision,
+            view.caller(),
+            &settings.answers,
+        )))
     }
 }
 
 /// The smaller of the configured budget and what the caller's deadline leaves.
 fn budget(configured: Duration, metadata: &MetadataMap) -> Duration {
-    let timeout = metadata.get("grpc-timeout").and_then(|value| grpc_timeout(value.to_str().ok()?));
-    timeout.map_or(configured, |timeout| configured.min(timeout.saturating_sub(WAY_BACK)))
+    let timeout = metadata
+        .get("grpc-timeout")
+        .and_then(|value| grpc_timeout(value.to_str().ok()?));
+    timeout.map_or(configured, |timeout| {
+        configured.min(timeout.saturating_sub(WAY_BACK))
+    })
 }
 
 /// The header's value (gRPC over HTTP/2): at most eight digits and a unit.

@@ -36,7 +36,12 @@ enum Command {
 #[derive(Args)]
 struct ConfigFile {
     /// The configuration file
-    #[arg(long = "config", short = 'c', env = "TALLYGATE_CONFIG", value_name = "FILE")]
+    #[arg(
+        long = "config",
+        short = 'c',
+        env = "TALLYGATE_CONFIG",
+        value_name = "FILE"
+    )]
     path: PathBuf,
 }
 
@@ -78,13 +83,19 @@ impl ConfigFile {
 fn refused(invalid: &Invalid) -> ExitCode {
     eprintln!("{invalid}");
     let count = invalid.problems.len();
-    eprintln!("{count} problem{} in {}: nothing was started", if count == 1 { "" } else { "s" }, invalid.file.display());
+    eprintln!(
+        "{count} problem{} in {}: nothing was started",
+        if count == 1 { "" } else { "s" },
+        invalid.file.display()
+    );
     ExitCode::from(exit::CONFIG)
 }
 
 /// A runtime for a command that talks to a server.
 fn runtime() -> Result<tokio::runtime::Runtime, ExitCode> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build();
     runtime.map_err(|error| {
         eprintln!("cannot start: {error}");
         ExitCode::from(exit::SOFTWARE)

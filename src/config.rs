@@ -92,7 +92,10 @@ pub struct Invalid {
 
 impl fmt::Display for Invalid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let lines = self.problems.iter().map(|problem| line(&self.file, problem));
+        let lines = self
+            .problems
+            .iter()
+            .map(|problem| line(&self.file, problem));
         f.write_str(&lines.collect::<Vec<_>>().join("\n"))
     }
 }
@@ -108,7 +111,10 @@ pub fn line(file: &Path, problem: &Problem) -> String {
 impl Config {
     /// Reads and validates `path`. While running, `secret` is the one in use: it changes only with a restart.
     pub fn load(path: &Path, secret: Option<&Secret>) -> Result<Self, Invalid> {
-        file::load(path, secret).map_err(|problems| Invalid { file: path.to_owned(), problems })
+        file::load(path, secret).map_err(|problems| Invalid {
+            file: path.to_owned(),
+            problems,
+        })
     }
 }
 

@@ -64,19 +64,30 @@ impl Limiter {
 
     /// Brings the gauges up to this moment. Called when somebody looks.
     pub fn observe(&self) {
-        self.metrics.local_counters.set(i64::try_from(self.local.len()).unwrap_or(i64::MAX));
+        self.metrics
+            .local_counters
+            .set(i64::try_from(self.local.len()).unwrap_or(i64::MAX));
         self.metrics.store_up.set(self.store.is_up().into());
     }
 
     /// Decides one check by `deadline`.
-    pub async fn check<'r>(&self, rules: &'r Rules, request: &Attributes<'r>, deadline: Instant) -> Decision<'r> {
+    pub async fn check<'r>(
+        &self,
+        rules: &'r Rules,
+        request: &Attributes<'r>,
+        deadline: Instant,
+    ) -> Decision<'r> {
         let policy = match rules.find(request) {
             Found::Policy(policy) => policy,
-            Found::Unmatched => return Decision::without_policy(Verdict::Unmatched(rules.unmatched)),
+            Found::Unmatched => {
+                return Decision::without_policy(Verdict::Unmatched(rules.unmatched));
+            }
             Found::AmbiguousPath => return Decision::without_policy(Verdict::AmbiguousPath),
         };
         match policy.plan(&rules.identity, request) {
-            Err(_) if policy.on_unidentified == OnUnidentified::Allow => Decision::of(policy, Verdict::Allowed(None)),
+            Err(_) if policy.on_unidentified == OnUnidentified::Allow => {
+                Decision::of(policy, Verdict::Allowed(None))
+            }
             Err(unidentified) => Decision::of(policy, Verdict::Unidentified(unidentified)),
             Ok(plan) => match Verdict::settle(&plan, self.take(&plan, deadline).await) {
                 Verdict::Failed(class) => self.failed(&plan, class),
@@ -87,11 +98,21 @@ impl Limiter {
 
     async fn take(&self, plan: &Plan<'_>, deadline: Instant) -> Result<Taken, FailureClass> {
         let taken = if deadline < clock::now() + LEAST_BUDGET {
-            Err(StoreError::new(FailureClass::Timeout, "the caller leaves no time for a decision"))
+            Err(StoreError::new(
+                FailureClass::Timeout,
+                "the caller leaves no time for a decision",
+            ))
         } else {
             // The store keeps the deadline itself; this one holds even if it did not.
-            let late = |_| Err(StoreError::new(FailureClass::Timeout, "the store overran its deadline"));
-            timeout_at(deadline, self.store.take(&plan.charges, 1, deadline)).await.unwrap_or_else(late)
+            let late = |_| {
+                Err(StoreError::new(
+                    FailureClass::Timeout,
+                    "the store overran its deadline",
+                ))
+            };
+            timeout_at(deadline, self.store.take(&plan.charges, 1, deadline))
+                .await
+                .unwrap_or_else(late)
         };
         taken.map_err(|error| {
             self.metrics.store_failed(plan.policy, error.class);
@@ -103,8 +124,12 @@ impl Limiter {
     /// Tells an operator about state that only a person can judge: what, where, and what to do.
     fn report(&self, plan: &Plan<'_>, error: &StoreError) {
         tracing::debug!(policy = %plan.policy.name, class = error.class.as_str(), reason = %error.detail, "a check failed");
-        let FailureClass::Foreign(foreign) = error.class else { return };
-        let Some(charge) = error.charge.and_then(|index| plan.charges.get(index)) else { return };
+        let FailureClass::Foreign(foreign) = error.class else {
+            return;
+        };
+        let Some(charge) = error.charge.and_then(|index| plan.charges.get(index)) else {
+            return;
+        };
         if self.foreign_lines.is_due(charge.key.digest, clock::now()) {
             tracing::error!(policy = %plan.policy.name, limit = %charge.limit.name, reason = foreign.as_str(),
                 key = %charge.key.text,
@@ -114,21 +139,35 @@ impl Limiter {
 
     fn failed<'p>(&self, plan: &Plan<'p>, class: FailureClass) -> Decision<'p> {
         let verdict = match &plan.policy.on_failure {
-            OnFailure::Closed | OnFailure::Envoy => return Decision::of(plan.policy, Verdict::Failed(class)),
+            OnFailure::Closed | OnFailure::Envoy => {
+                return Decision::of(plan.policy, Verdict::Failed(class));
+            }
             OnFailure::Open(LocalLimit::Unlimited) => Verdict::Allowed(None),
             OnFailure::Open(LocalLimit::Limited(limit)) => self.local.decide(plan, limit),
         };
-        Decision { policy: Some(plan.policy), verdict, fallback: Some(class) }
+        Decision {
+            policy: Some(plan.policy),
+            verdict,
+            fallback: Some(class),
+        }
     }
 }
 
 impl<'p> Decision<'p> {
     fn of(policy: &'p Policy, verdict: Verdict<'p>) -> Self {
-        Self { policy: Some(policy), verdict, fallback: None }
+        Self {
+            policy: Some(policy),
+            verdict,
+            fallback: None,
+        }
     }
 
     fn without_policy(verdict: Verdict<'p>) -> Self {
-        Self { policy: None, verdict, fallback: None }
+        Self {
+            policy: None,
+            verdict,
+            fallback: None,
+        }
     }
 }
 

@@ -58,8 +58,19 @@ pub enum ServeError {
 }
 
 /// Serves until `control.shutdown`. Returns when every check in flight was answered, or the drain time is over.
-pub async fn run(config: Config, file: PathBuf, bound: Bound, control: Control) -> Result<(), ServeError> {
-    let Config { fixed, rules, authz, secret, warnings: _ } = config;
+pub async fn run(
+    config: Config,
+    file: PathBuf,
+    bound: Bound,
+    control: Control,
+) -> Result<(), ServeError> {
+    let Config {
+        fixed,
+        rules,
+        authz,
+        secret,
+        warnings: _,
+    } = config;
     let background = CancellationToken::new();
     let _stop_background = background.clone().drop_guard();
 
@@ -74,14 +85,26 @@ pub async fn run(config: Config, file: PathBuf, bound: Bound, control: Control) 
 
     let drain = fixed.drain;
     let reloader = Reloader::new(file, secret, fixed, &limiter, &settings, &metrics);
-    tokio::spawn(background.clone().run_until_cancelled_owned(reload_on(control.reload, reloader)));
-    tokio::spawn(background.clone().run_until_cancelled_owned(sweep(Arc::clone(&limiter))));
+    tokio::spawn(
+        background
+            .clone()
+            .run_until_cancelled_owned(reload_on(control.reload, reloader)),
+    );
+    tokio::spawn(
+        background
+            .clone()
+            .run_until_cancelled_owned(sweep(Arc::clone(&limiter))),
+    );
     let conditions = Arc::clone(&readiness);
-    let pages = admin::pages(Arc::clone(&metrics), Arc::clone(&limiter), move || conditions.conditions().to_vec());
+    let pages = admin::pages(Arc::clone(&metrics), Arc::clone(&limiter), move || {
+        conditions.conditions().to_vec()
+    });
     tokio::spawn(background.run_until_cancelled_owned(admin::serve(bound.admin, pages)));
 
     let (health, health_service) = tonic_health::server::health_reporter();
-    health.set_service_status("", ServingStatus::NotServing).await;
+    health
+        .set_service_status("", ServingStatus::NotServing)
+        .await;
     let check = AuthorizationServer::new(Authz::new(limiter, settings, Arc::clone(&metrics)));
     let router = Server::builder()
         .http2_max_pending_accept_reset_streams(Some(MAX_PENDING_RESETS))
@@ -93,8 +116,12 @@ pub async fn run(config: Config, file: PathBuf, bound: Bound, control: Control) 
     let stopped = stop_accepting.clone().cancelled_owned();
     let (incoming, _socket) = bound.incoming.split();
     let serving = match incoming {
-        Incoming::Tcp(incoming) => tokio::spawn(router.serve_with_incoming_shutdown(incoming, stopped)),
-        Incoming::Unix(incoming) => tokio::spawn(router.serve_with_incoming_shutdown(incoming, stopped)),
+        Incoming::Tcp(incoming) => {
+            tokio::spawn(router.serve_with_incoming_shutdown(incoming, stopped))
+        }
+        Incoming::Unix(incoming) => {
+            tokio::spawn(router.serve_with_incoming_shutdown(incoming, stopped))
+        }
     };
 
     readiness.set_listening(true);
@@ -120,13 +147,21 @@ async fn set_serving(health: &tonic_health::server::HealthReporter, status: Serv
 
 fn store(settings: &StoreSettings, shutdown: &CancellationToken) -> Result<Arc<dyn Store>, BadUrl> {
     match settings {
-        StoreSettings::Redis(RedisSettings { url, connect_timeout, command_timeout }) => {
+        StoreSettings::Redis(RedisSettings {
+            url,
+            connect_timeout,
+            command_timeout,
+        }) => {
             let node = NodeSettings::parse(url, *connect_timeout, *command_timeout)?;
-            Ok(Arc::new(RedisStore::new(Node::start(node, shutdown.clone()), *command_timeout)))
+            Ok(Arc::new(RedisStore::new(
+                Node::start(node, shutdown.clone()),
+                *command_timeout,
+            )))
         }
-        StoreSettings::Memory { max_counters } => {
-            Ok(Arc::new(MemoryStore::new(*max_counters, MonotonicClock::default())))
-        }
+        StoreSettings::Memory { max_counters } => Ok(Arc::new(MemoryStore::new(
+            *max_counters,
+            MonotonicClock::default(),
+        ))),
     }
 }
 

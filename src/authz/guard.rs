@@ -41,7 +41,10 @@ impl<S> Layer<S> for GuardLayer {
     type Service = Guard<S>;
 
     fn layer(&self, inner: S) -> Guard<S> {
-        Guard { inner, metrics: Arc::clone(&self.metrics) }
+        Guard {
+            inner,
+            metrics: Arc::clone(&self.metrics),
+        }
     }
 }
 
@@ -80,7 +83,10 @@ where
                 Err(_) => FailureClass::Panic,
             };
             metrics.guarded(class);
-            tracing::error!(class = class.as_str(), "a check could not be decided and was answered as failed");
+            tracing::error!(
+                class = class.as_str(),
+                "a check could not be decided and was answered as failed"
+            );
             Ok(encoded(response::failed_without_decision(class)))
         })
     }
@@ -98,9 +104,17 @@ fn class_of(status: &Status) -> FailureClass {
 /// A unary gRPC response with status OK.
 fn encoded(reply: CheckResponse) -> Response<Body> {
     let message = tokio_stream::once(Ok::<_, Status>(reply));
-    let body = EncodeBody::new_server(ReplyEncoder, message, None, SingleMessageCompressionOverride::Disable, None);
+    let body = EncodeBody::new_server(
+        ReplyEncoder,
+        message,
+        None,
+        SingleMessageCompressionOverride::Disable,
+        None,
+    );
     let mut response = Response::new(Body::new(body));
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
+    response
+        .headers_mut()
+        .insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
     response
 }
 
@@ -111,7 +125,9 @@ impl Encoder for ReplyEncoder {
     type Error = Status;
 
     fn encode(&mut self, reply: CheckResponse, buffer: &mut EncodeBuf<'_>) -> Result<(), Status> {
-        reply.encode(buffer).map_err(|error| Status::internal(error.to_string()))
+        reply
+            .encode(buffer)
+            .map_err(|error| Status::internal(error.to_string()))
     }
 }
 
@@ -139,14 +155,21 @@ mod tests {
     async fn a_panic_of_check_is_an_answer_and_is_counted() {
         let (response, metrics) = guarded(CHECK, || async { panic!("a fault of ours") }).await;
         assert!(is_ok(&response));
-        assert!(metrics.render().contains("tallygate_guard_total{cause=\"panic\"} 1"));
+        assert!(
+            metrics
+                .render()
+                .contains("tallygate_guard_total{cause=\"panic\"} 1")
+        );
     }
 
     #[tokio::test]
     async fn every_grpc_error_of_check_is_an_answer() {
         for code in 1..=16 {
             let status = Status::new(Code::from_i32(code), "inner");
-            let (response, _) = guarded(CHECK, move || std::future::ready(Ok(status.clone().into_http()))).await;
+            let (response, _) = guarded(CHECK, move || {
+                std::future::ready(Ok(status.clone().into_http()))
+            })
+            .await;
             assert!(is_ok(&response), "{code}");
         }
     }
@@ -154,6 +177,8 @@ mod tests {
     #[tokio::test]
     async fn other_methods_answer_for_themselves() {
         let status = || std::future::ready(Ok(Status::unimplemented("no such method").into_http()));
-        assert!(!is_ok(&guarded("/grpc.health.v1.Health/Watch", status).await.0));
+        assert!(!is_ok(
+            &guarded("/grpc.health.v1.Health/Watch", status).await.0
+        ));
     }
 }

@@ -4,7 +4,9 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::LazyLock;
 
-use envoy_types::pb::envoy::config::core::v3::{Metadata as EnvoyMetadata, address, socket_address};
+use envoy_types::pb::envoy::config::core::v3::{
+    Metadata as EnvoyMetadata, address, socket_address,
+};
 use envoy_types::pb::envoy::service::auth::v3::attribute_context::{HttpRequest, Peer};
 use envoy_types::pb::envoy::service::auth::v3::{AttributeContext, CheckRequest};
 use envoy_types::pb::google::protobuf::value::Kind;
@@ -26,8 +28,13 @@ impl<'a> View<'a> {
     pub fn of(message: &'a CheckRequest) -> Self {
         let context = message.attributes.as_ref();
         let http = context.and_then(|context| context.request.as_ref()?.http.as_ref());
-        let metadata = ForwardedMetadata(context.and_then(|context| context.metadata_context.as_ref()));
-        Self { context, http, metadata }
+        let metadata =
+            ForwardedMetadata(context.and_then(|context| context.metadata_context.as_ref()));
+        Self {
+            context,
+            http,
+            metadata,
+        }
     }
 
     pub fn attributes(&self) -> Attributes<'_> {
@@ -39,7 +46,9 @@ impl<'a> View<'a> {
             headers: self.headers(),
             source: source.and_then(peer_address),
             principal: source.map_or("", |source| &source.principal),
-            route: self.context.map_or(&*NOTHING, |context| &context.context_extensions),
+            route: self
+                .context
+                .map_or(&*NOTHING, |context| &context.context_extensions),
             metadata: &self.metadata,
         }
     }
@@ -47,26 +56,43 @@ impl<'a> View<'a> {
     /// Who gets the answer: Envoy makes a gRPC reply for these content types, compared as Envoy compares them.
     pub fn caller(&self) -> Caller {
         match self.headers().single("content-type") {
-            Ok(Some(t)) if t == "application/grpc" || t.starts_with("application/grpc+") => Caller::Grpc,
+            Ok(Some(t)) if t == "application/grpc" || t.starts_with("application/grpc+") => {
+                Caller::Grpc
+            }
             _ => Caller::Http,
         }
     }
 
     fn headers(&self) -> Headers<'_> {
-        let Some(http) = self.http else { return Headers::default() };
-        let lines = http.header_map.iter().flat_map(|map| &map.headers).map(|line| {
-            // Envoy puts the value into one of the two, by its `encode_raw_headers`.
-            let value = if line.raw_value.is_empty() { line.value.as_bytes() } else { &line.raw_value };
-            (line.key.as_str(), value)
-        });
-        Headers { joined: Some(&http.headers), lines: lines.collect() }
+        let Some(http) = self.http else {
+            return Headers::default();
+        };
+        let lines = http
+            .header_map
+            .iter()
+            .flat_map(|map| &map.headers)
+            .map(|line| {
+                // Envoy puts the value into one of the two, by its `encode_raw_headers`.
+                let value = if line.raw_value.is_empty() {
+                    line.value.as_bytes()
+                } else {
+                    &line.raw_value
+                };
+                (line.key.as_str(), value)
+            });
+        Headers {
+            joined: Some(&http.headers),
+            lines: lines.collect(),
+        }
     }
 }
 
 /// The peer's address; `None` for a Unix socket, an internal listener, or text that is no address.
 fn peer_address(peer: &Peer) -> Option<IpAddr> {
     match peer.address.as_ref()?.address.as_ref()? {
-        address::Address::SocketAddress(socket) if socket.protocol == socket_address::Protocol::Tcp as i32 => {
+        address::Address::SocketAddress(socket)
+            if socket.protocol == socket_address::Protocol::Tcp as i32 =>
+        {
             socket.address.parse().ok()
         }
         _ => None,
@@ -80,9 +106,11 @@ impl Metadata for ForwardedMetadata<'_> {
     fn claim(&self, namespace: &str, path: &[&str]) -> Option<Claim<'_>> {
         let fields: &Struct = self.0?.filter_metadata.get(namespace)?;
         let (last, parents) = path.split_last()?;
-        let parent = parents.iter().try_fold(fields, |fields, step| match fields.fields.get(*step)?.kind.as_ref()? {
-            Kind::StructValue(inner) => Some(inner),
-            _ => None,
+        let parent = parents.iter().try_fold(fields, |fields, step| {
+            match fields.fields.get(*step)?.kind.as_ref()? {
+                Kind::StructValue(inner) => Some(inner),
+                _ => None,
+            }
         })?;
         let Value { kind } = parent.fields.get(*last)?;
         Some(match kind {
@@ -95,14 +123,24 @@ impl Metadata for ForwardedMetadata<'_> {
 
 #[cfg(test)]
 mod tests {
-    use envoy_types::pb::envoy::config::core::v3::{Address, HeaderMap, HeaderValue, Pipe, SocketAddress};
+    use envoy_types::pb::envoy::config::core::v3::{
+        Address, HeaderMap, HeaderValue, Pipe, SocketAddress,
+    };
     use envoy_types::pb::envoy::service::auth::v3::attribute_context;
 
     use super::*;
 
     fn with_http(http: HttpRequest) -> CheckRequest {
-        let request = attribute_context::Request { http: Some(http), ..Default::default() };
-        CheckRequest { attributes: Some(AttributeContext { request: Some(request), ..Default::default() }) }
+        let request = attribute_context::Request {
+            http: Some(http),
+            ..Default::default()
+        };
+        CheckRequest {
+            attributes: Some(AttributeContext {
+                request: Some(request),
+                ..Default::default()
+            }),
+        }
     }
 
     #[test]
@@ -110,7 +148,10 @@ mod tests {
         let empty = CheckRequest::default();
         let view = View::of(&empty);
         let attributes = view.attributes();
-        assert_eq!((attributes.path, attributes.principal, attributes.source), ("", "", None));
+        assert_eq!(
+            (attributes.path, attributes.principal, attributes.source),
+            ("", "", None)
+        );
         assert_eq!(attributes.metadata.claim("ns", &["a"]), None);
         assert_eq!(view.caller(), Caller::Http);
     }
@@ -123,9 +164,17 @@ mod tests {
             raw_value: raw.to_vec(),
         };
         for line in [line("ada", b""), line("", b"ada")] {
-            let header_map = Some(HeaderMap { headers: vec![line] });
-            let message = with_http(HttpRequest { header_map, ..Default::default() });
-            assert_eq!(View::of(&message).attributes().headers.single("x-user"), Ok(Some("ada")));
+            let header_map = Some(HeaderMap {
+                headers: vec![line],
+            });
+            let message = with_http(HttpRequest {
+                header_map,
+                ..Default::default()
+            });
+            assert_eq!(
+                View::of(&message).attributes().headers.single("x-user"),
+                Ok(Some("ada"))
+            );
         }
     }
 
@@ -140,7 +189,10 @@ mod tests {
             ("application/json", Caller::Http),
         ] {
             let headers = HashMap::from([("content-type".to_owned(), content_type.to_owned())]);
-            let message = with_http(HttpRequest { headers, ..Default::default() });
+            let message = with_http(HttpRequest {
+                headers,
+                ..Default::default()
+            });
             assert_eq!(View::of(&message).caller(), caller, "{content_type}");
         }
     }
@@ -148,36 +200,69 @@ mod tests {
     #[test]
     fn only_a_tcp_peer_has_an_address() {
         let from = |address| {
-            let peer = Peer { address: Some(Address { address: Some(address) }), ..Default::default() };
+            let peer = Peer {
+                address: Some(Address {
+                    address: Some(address),
+                }),
+                ..Default::default()
+            };
             peer_address(&peer)
         };
         let socket = |text: &str, protocol| {
-            address::Address::SocketAddress(SocketAddress { address: text.into(), protocol, ..Default::default() })
+            address::Address::SocketAddress(SocketAddress {
+                address: text.into(),
+                protocol,
+                ..Default::default()
+            })
         };
         assert_eq!(from(socket("203.0.113.7", 0)), "203.0.113.7".parse().ok());
         assert_eq!(from(socket("2001:db8::1", 0)), "2001:db8::1".parse().ok());
         assert_eq!(from(socket("203.0.113.7", 1)), None, "UDP");
-        for text in ["203.0.113.007", "1.2.3", "unknown", "", "fe80::1%eth0", "203.0.113.7:80"] {
+        for text in [
+            "203.0.113.007",
+            "1.2.3",
+            "unknown",
+            "",
+            "fe80::1%eth0",
+            "203.0.113.7:80",
+        ] {
             assert_eq!(from(socket(text, 0)), None, "{text}");
         }
-        assert_eq!(from(address::Address::Pipe(Pipe { path: "/x".into(), mode: 0 })), None);
+        assert_eq!(
+            from(address::Address::Pipe(Pipe {
+                path: "/x".into(),
+                mode: 0
+            })),
+            None
+        );
     }
 
     #[test]
     fn claims_are_found_at_their_path_and_keep_their_type() {
         let value = |kind| Value { kind: Some(kind) };
         let object = |fields: Vec<(&str, Value)>| Struct {
-            fields: fields.into_iter().map(|(key, value)| (key.to_owned(), value)).collect(),
+            fields: fields
+                .into_iter()
+                .map(|(key, value)| (key.to_owned(), value))
+                .collect(),
         };
         let payload = object(vec![
             ("sub", value(Kind::StringValue("ada".into()))),
             ("n", value(Kind::NumberValue(1.0))),
             ("list", value(Kind::ListValue(Default::default()))),
-            ("realm", value(Kind::StructValue(object(vec![("id", value(Kind::StringValue("r".into())))])))),
+            (
+                "realm",
+                value(Kind::StructValue(object(vec![(
+                    "id",
+                    value(Kind::StringValue("r".into())),
+                )]))),
+            ),
         ]);
         let namespace = object(vec![("jwt_payload", value(Kind::StructValue(payload)))]);
-        let metadata =
-            EnvoyMetadata { filter_metadata: HashMap::from([("ns".to_owned(), namespace)]), ..Default::default() };
+        let metadata = EnvoyMetadata {
+            filter_metadata: HashMap::from([("ns".to_owned(), namespace)]),
+            ..Default::default()
+        };
         let found = |path: &[&str]| {
             let metadata = ForwardedMetadata(Some(&metadata));
             match metadata.claim("ns", path) {
@@ -190,7 +275,12 @@ mod tests {
         assert_eq!(found(&["jwt_payload", "n"]), "Some(Number(1.0))");
         assert_eq!(found(&["jwt_payload", "list"]), "Some(Other)");
         assert_eq!(found(&["jwt_payload", "realm"]), "Some(Other)");
-        for missing in [&["jwt_payload", "x"][..], &["x", "sub"], &["jwt_payload", "sub", "y"], &[]] {
+        for missing in [
+            &["jwt_payload", "x"][..],
+            &["x", "sub"],
+            &["jwt_payload", "sub", "y"],
+            &[],
+        ] {
             assert_eq!(found(missing), "None", "{missing:?}");
         }
     }

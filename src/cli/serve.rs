@@ -20,8 +20,12 @@ pub struct Arguments {
     #[arg(long, value_enum, default_value_t = LogFormat::Text, env = "TALLYGATE_LOG_FORMAT")]
     log_format: LogFormat,
     /// What is logged: a level, or levels by module
-    #[arg(long, default_value = "info", env = "TALLYGATE_LOG", value_name = "FILTER")]
-    log: EnvFilter,
+    #[arg(long, default_value = "info", env = "TALLYGATE_LOG", value_name = "FILTER", value_parser = filter)]
+    log: Box<EnvFilter>,
+}
+
+fn filter(text: &str) -> Result<Box<EnvFilter>, tracing_subscriber::filter::ParseError> {
+    EnvFilter::try_new(text).map(Box::new)
 }
 
 pub fn run(arguments: Arguments) -> ExitCode {
@@ -29,7 +33,7 @@ pub fn run(arguments: Arguments) -> ExitCode {
         Ok(config) => config,
         Err(code) => return code,
     };
-    logs::start(arguments.log_format, arguments.log);
+    logs::start(arguments.log_format, *arguments.log);
     let runtime = match runtime() {
         Ok(runtime) => runtime,
         Err(code) => return code,

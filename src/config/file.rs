@@ -20,14 +20,30 @@ const MAX_FILE_LEN: u64 = 1024 * 1024;
 const LONGEST_BUDGET: Duration = Duration::from_secs(10);
 
 pub fn load(path: &Path, secret: Option<&Secret>) -> Result<Config, Vec<Problem>> {
-    let whole = |text: String| vec![Problem { at: None, path: String::new(), text }];
-    let length = std::fs::metadata(path).map_err(|error| whole(format!("cannot be read: {error}")))?.len();
+    let whole = |text: String| {
+        vec![Problem {
+            at: None,
+            path: String::new(),
+            text,
+        }]
+    };
+    let length = std::fs::metadata(path)
+        .map_err(|error| whole(format!("cannot be read: {error}")))?
+        .len();
     if length > MAX_FILE_LEN {
-        return Err(whole(format!("has {length} bytes, more than the {MAX_FILE_LEN} that a configuration may have")));
+        return Err(whole(format!(
+            "has {length} bytes, more than the {MAX_FILE_LEN} that a configuration may have"
+        )));
     }
-    let source = std::fs::read_to_string(path).map_err(|error| whole(format!("cannot be read: {error}")))?;
-    let root = tree::parse(&source)
-        .map_err(|error| vec![Problem { at: error.at, path: String::new(), text: error.text }])?;
+    let source =
+        std::fs::read_to_string(path).map_err(|error| whole(format!("cannot be read: {error}")))?;
+    let root = tree::parse(&source).map_err(|error| {
+        vec![Problem {
+            at: error.at,
+            path: String::new(),
+            text: error.text,
+        }]
+    })?;
     let findings = Findings::default();
     let config = config(&Field::root(&root, &findings), secret);
     let (problems, warnings) = findings.into_parts();
@@ -45,22 +61,40 @@ fn config(root: &Field<'_>, running: Option<&Secret>) -> Option<Config> {
     let secret = file.required("hmac").and_then(|hmac| server::secret(&hmac));
     // Without a secret nothing can be keyed; a stand-in lets the policies be read and their problems be found.
     let stand_in = || Secret::read([0; Secret::MIN_LEN]).ok();
-    let in_use = running.cloned().or_else(|| secret.clone()).or_else(stand_in)?;
+    let in_use = running
+        .cloned()
+        .or_else(|| secret.clone())
+        .or_else(stand_in)?;
     let decision_budget = budget(file.optional("decision_budget"));
     let prefix = match file.optional("key_prefix") {
         Some(field) => field.parse(Prefix::parse),
         None => Some(Prefix::default()),
     };
     let rails = policies::rails(file.optional("guard_rails"));
-    let identity = file.optional("identity").map_or_else(|| Some(Default::default()), |field| identity::sources(&field));
+    let identity = file.optional("identity").map_or_else(
+        || Some(Default::default()),
+        |field| identity::sources(&field),
+    );
     let answers = answers(file.optional("answers"));
-    let policies = file.required("policies").zip(prefix).and_then(|(field, prefix)| {
-        let known = identity.clone().unwrap_or_default();
-        policies::policies(&field, &policies::Around { prefix, rails, identity: known, secret: in_use.clone() })
-    });
+    let policies = file
+        .required("policies")
+        .zip(prefix)
+        .and_then(|(field, prefix)| {
+            let known = identity.clone().unwrap_or_default();
+            policies::policies(
+                &field,
+                &policies::Around {
+                    prefix,
+                    rails,
+                    identity: known,
+                    secret: in_use.clone(),
+                },
+            )
+        });
     let fixed_answer = |key, default| {
         let choices = [("allow", Answer::Allow), ("deny", Answer::Deny)];
-        file.optional(key).map_or(Some(default), |field| field.choice(&choices))
+        file.optional(key)
+            .map_or(Some(default), |field| field.choice(&choices))
     };
     let unmatched = fixed_answer("unmatched", Answer::Allow);
     let ambiguous_path = fixed_answer("ambiguous_path", Answer::Deny);
@@ -74,14 +108,29 @@ fn config(root: &Field<'_>, running: Option<&Secret>) -> Option<Config> {
         );
     }
     file.finish();
-    let rules =
-        Rules { policies: policies?, identity: identity?, unmatched: unmatched?, ambiguous_path: ambiguous_path? };
-    let authz = AuthzSettings { decision_budget: decision_budget?, answers: answers? };
-    Some(Config { fixed: fixed?, rules, authz, secret: secret?, warnings: Vec::new() })
+    let rules = Rules {
+        policies: policies?,
+        identity: identity?,
+        unmatched: unmatched?,
+        ambiguous_path: ambiguous_path?,
+    };
+    let authz = AuthzSettings {
+        decision_budget: decision_budget?,
+        answers: answers?,
+    };
+    Some(Config {
+        fixed: fixed?,
+        rules,
+        authz,
+        secret: secret?,
+        warnings: Vec::new(),
+    })
 }
 
 fn budget(field: Option<Field<'_>>) -> Option<Duration> {
-    let Some(field) = field else { return Some(Duration::from_millis(250)) };
+    let Some(field) = field else {
+        return Some(Duration::from_millis(250));
+    };
     let budget = field.duration()?;
     if budget < Duration::from_millis(10) || budget > LONGEST_BUDGET {
         field.problem("a decision's budget is 10ms to 10s");
@@ -92,7 +141,9 @@ fn budget(field: Option<Field<'_>>) -> Option<Duration> {
 
 fn answers(field: Option<Field<'_>>) -> Option<Answers> {
     let default = Answers::default();
-    let Some(field) = field else { return Some(default) };
+    let Some(field) = field else {
+        return Some(default);
+    };
     let section = field.section()?;
     let fields = [
         ("never", RateLimitFields::Never),
@@ -101,10 +152,17 @@ fn answers(field: Option<Field<'_>>) -> Option<Answers> {
     ];
     let ratelimit_fields = section
         .optional("ratelimit_fields")
-        .map_or(Some(default.ratelimit_fields), |field| field.choice(&fields));
+        .map_or(Some(default.ratelimit_fields), |field| {
+            field.choice(&fields)
+        });
     let stop = section
         .optional("stop_retries_on_failure")
-        .map_or(Some(default.stop_retries_on_failure), |field| field.boolean());
+        .map_or(Some(default.stop_retries_on_failure), |field| {
+            field.boolean()
+        });
     section.finish();
-    Some(Answers { ratelimit_fields: ratelimit_fields?, stop_retries_on_failure: stop? })
+    Some(Answers {
+        ratelimit_fields: ratelimit_fields?,
+        stop_retries_on_failure: stop?,
+    })
 }

@@ -31,8 +31,19 @@ impl Reloader {
         settings: &Arc<ArcSwap<AuthzSettings>>,
         metrics: &Arc<Metrics>,
     ) -> Self {
-        let (limiter, settings, metrics) = (Arc::clone(limiter), Arc::clone(settings), Arc::clone(metrics));
-        Self { file, secret, fixed, limiter, settings, metrics }
+        let (limiter, settings, metrics) = (
+            Arc::clone(limiter),
+            Arc::clone(settings),
+            Arc::clone(metrics),
+        );
+        Self {
+            file,
+            secret,
+            fixed,
+            limiter,
+            settings,
+            metrics,
+        }
     }
 
     /// Reads the file again. A bad one changes nothing.
@@ -43,10 +54,16 @@ impl Reloader {
                     tracing::warn!("{}", line(&self.file, warning));
                 }
                 for setting in config.fixed.changed_from(&self.fixed) {
-                    tracing::warn!(setting, "changed in the file, and takes effect only with a restart");
+                    tracing::warn!(
+                        setting,
+                        "changed in the file, and takes effect only with a restart"
+                    );
                 }
                 if config.secret.fingerprint() != self.secret.fingerprint() {
-                    tracing::warn!(setting = "hmac", "changed, and takes effect only with a restart");
+                    tracing::warn!(
+                        setting = "hmac",
+                        "changed, and takes effect only with a restart"
+                    );
                 }
                 self.limiter.swap(config.rules);
                 self.settings.store(Arc::new(config.authz));
@@ -60,8 +77,10 @@ impl Reloader {
                 for problem in &invalid.problems {
                     tracing::error!("{}", line(&self.file, problem));
                 }
-                tracing::error!(problems = invalid.problems.len(),
-                    "the changed file was refused: the rules before it stay in use");
+                tracing::error!(
+                    problems = invalid.problems.len(),
+                    "the changed file was refused: the rules before it stay in use"
+                );
             }
         }
     }

@@ -1,1 +1,266 @@
+use std::fs;
+use std::path::Path;
 
+use super::*;
+use crate::decision::policy::{Answer, LocalLimit, OnFailure, OnUnidentified};
+
+const VALID: &str = r#"
+hmac: { secret_file: SECRET }
+store: { redis: { url: "redis://127.0.0.1:6379" } }
+identity:
+  tenant: [{ route: tenant }]
+policies:
+  - name: orders
+    version: 1
+    limits: [{ name: per-tenant, per: [tenant], fixed_window: { limit: 3, window: 10s } }]
+    on_failure: closed
+"#;
+
+/// Loads `text` from a file beside a good secret; `SECRET` in the text becomes the secret's path.
+fn load(text: &str) -> Result<Config, String> {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, secret) = (folder.path().join("t.yaml"), folder.path().join("hmac.key"));
+    fs::write(&secret, "0123456789abcdef0123456789abcdef\n").unwrap();
+    fs::write(&file, text.replace("SECRET", &secret.display().to_string())).unwrap();
+    let shown = format!("{}:", file.display());
+    Config::load(&file, None).map_err(|invalid| invalid.to_string().replace(&shown, ""))
+}
+
+/// The problems of the valid file with `from` replaced by `to`.
+fn problems(from: &str, to: &str) -> String {
+    assert!(VALID.contains(from), "{from}");
+    load(&VALID.replace(from, to)).map_or_else(|problems| problems, |_| "none".to_owned())
+}
+
+#[test]
+fn the_manual_is_a_valid_configuration() {
+    let manual = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/tallygate.yaml");
+    let text = fs::read_to_string(manual).unwrap();
+    let config = load(&text.replace("/etc/tallygate/hmac.key", "SECRET")).unwrap();
+    assert_eq!(config.rules.policies.len(), 2);
+    assert_eq!(config.rules.unmatched, Answer::Allow);
+    assert_eq!(config.rules.policies[1].limits.len(), 2);
+    assert!(matches!(
+        config.rules.policies[1].on_failure,
+        OnFailure::Open(LocalLimit::Limited(_))
+    ));
+    assert_eq!(config.warnings.len(), 0, "{:?}", config.warnings);
+}
+
+#[test]
+fn what_the_manual_calls_a_default_is_the_default() {
+    let config = load(VALID).unwrap();
+    let Fixed {
+        listen,
+        admin,
+        drain,
+        store,
+    } = config.fixed;
+    assert_eq!(listen, Listen::Tcp("127.0.0.1:50051".parse().unwrap()));
+    assert_eq!(
+        (admin, drain),
+        ("127.0.0.1:9180".parse().unwrap(), Duration::from_secs(5))
+    );
+    let StoreSettings::Redis(redis) = store else {
+        panic!("redis")
+    };
+    assert_eq!(
+        (redis.connect_timeout, redis.command_timeout),
+        (Duration::from_millis(200), Duration::from_millis(200))
+    );
+    assert_eq!(config.authz.decision_budget, Duration::from_millis(250));
+    assert_eq!(config.rules.ambiguous_path, Answer::Deny);
+    assert!(matches!(
+        config.rules.policies[0].on_unidentified,
+        OnUnidentified::Deny(_)
+    ));
+}
+
+#[test]
+fn every_problem_is_reported_with_its_place_and_remedy() {
+    let five = VALID
+        .replace("limit: 3", "limt: 3")
+        .replace("window: 10s", "window: 10")
+        .replace("version: 1", "version: 01")
+        .replace("on_failure: closed", "on_failure: closd")
+        .replace("[tenant]", "[tenant, subject]");
+    let problems = load(&five).err().unwrap();
+    let wanted = "\
+8:14: policies[0].version: found the number 01, wanted a whole number in plain digits, like 1000
+9:48: policies[0].limits[0].per[1]: identity.subject names no source, so no request has one
+9:72: policies[0].limits[0].fixed_window: \"limit\" is missing
+9:74: policies[0].limits[0].fixed_window: unknown key \"limt\": did you mean \"limit\"?
+9:91: policies[0].limits[0].fixed_window.window: 10 has no unit: write 10s for seconds or 10ms for milliseconds
+10:17: policies[0].on_failure: \"closd\" is not one of closed, envoy";
+    assert_eq!(problems, wanted);
+}
+
+// RL-32: what is not what it looks like is refused, with the name of the setting that raises a rail.
+#[test]
+fn odd_and_out_of_range_numbers_are_refused() {
+    for odd in [
+        "010",
+        "0o10",
+        "0x10",
+        "1_000",
+        "1e3",
+        "1.0",
+        "\"100\"",
+        "-1",
+        "0",
+        ".inf",
+        "~",
+        "",
+        "9007199254740992",
+    ] {
+        let found = problems("limit: 3", &format!("limit: {odd}"));
+        assert!(found.contains("fixed_window.limit: "), "{odd}: {found}");
+    }
+    assert!(problems("limit: 3", "limit: 1000001").contains("raise guard_rails.max_limit"));
+    assert!(problems("window: 10s", "window: 61m").contains("raise guard_rails.max_window"));
+    for odd in ["0", "0s", "60", "1.5", "100y", "-5s", "10us", "ten", "~"] {
+        let found = problems("window: 10s", &format!("window: {odd}"));
+        assert!(found.contains("fixed_window.window: "), "{odd}: {found}");
+    }
+    assert!(load(&VALID.replace("window: 10s", "window: 1ms")).is_ok());
+    let raised = format!(
+        "{}guard_rails: {{ max_window: 1day }}\n",
+        VALID.replace("window: 10s", "window: 61m")
+    );
+    assert!(load(&raised).is_ok());
+}
+
+// RL-32: a name is never turned into a boolean or a number.
+#[test]
+fn names_are_texts() {
+    assert_eq!(
+        load(&VALID.replace("name: orders", "name: no"))
+            .unwrap()
+            .rules
+            .policies[0]
+            .name
+            .as_str(),
+        "no"
+    );
+    assert!(problems("name: orders", "name: 123").contains("write \"123\""));
+    assert_eq!(
+        load(&VALID.replace("name: orders", "name: \"123\""))
+            .unwrap()
+            .rules
+            .policies[0]
+            .name
+            .as_str(),
+        "123"
+    );
+    for odd in ["null", "Orders", "a_b", "true"] {
+        assert!(
+            problems("name: orders", &format!("name: {odd}")).contains("policies[0].name: "),
+            "{odd}"
+        );
+    }
+}
+
+// RL-31: what other parsers let pass.
+#[test]
+fn mistakes_in_yaml_do_not_pass() {
+    for (from, to) in [
+        ("version: 1", "version: 1\n    version: 2"),
+        ("limit: 3", "limit: 3, limit: 4"),
+        ("policies:", "policies: []\npolicies:"),
+        ("policies:", "---\npolicies:"),
+        ("    version: 1", "\tversion: 1"),
+        ("hmac:", "unknown: 1\nhmac:"),
+        ("limit: 3", "limit: 3, rate: 1"),
+        ("{ route: tenant }", "{ route: tenant, jwt: { claim: a } }"),
+        ("redis: {", "redis: { tls: 1,"),
+    ] {
+        assert_ne!(problems(from, to), "none", "{to}");
+    }
+}
+
+#[test]
+fn what_can_never_work_is_refused() {
+    for (from, to, wanted) in [
+        (
+            "  - name: orders",
+            "  - name: orders\n    match: {}",
+            "no condition",
+        ),
+        (
+            "store: {",
+            "store: { memory: {},",
+            "found 2 of redis, memory",
+        ),
+        (
+            "[{ route: tenant }]",
+            "[{ route: tenant }, { route: tenant }]",
+            "stands in the list already",
+        ),
+        (
+            "[{ route: tenant }]",
+            "[{ header: { name: x-t } }]",
+            "\"trusted_because\" is missing",
+        ),
+        ("secret_file: SECRET", "secret_file: /none", "No such file"),
+        (
+            "secret_file: SECRET",
+            "secret_env: TALLYGATE_NO_SUCH_VARIABLE",
+            "is not set",
+        ),
+        (
+            "per: [tenant]",
+            "per: [tenant, tenant]",
+            "stands here twice",
+        ),
+        ("per: [tenant]", "per: tenant", "wanted a list"),
+    ] {
+        let found = problems(from, to);
+        assert!(found.contains(wanted), "{to}: {found}");
+    }
+    let policy = &VALID[VALID.find("  - name").unwrap()..];
+    let twice = format!("{VALID}{}", policy.replace("orders", "other"));
+    assert!(
+        load(&twice)
+            .err()
+            .unwrap()
+            .contains("is never reached: policy orders"),
+        "{twice}"
+    );
+}
+
+#[test]
+fn a_password_is_never_repeated() {
+    let found = problems("redis://127.0.0.1:6379", "redis://u:PW-CANARY@ho st:99999");
+    assert!(
+        found.contains("store.redis.url") && !found.contains("CANARY"),
+        "{found}"
+    );
+    let config = load(&VALID.replace("redis://127", "redis://u:PW-CANARY@127")).unwrap();
+    assert!(!format!("{:?}", config.fixed).contains("CANARY"));
+}
+
+#[test]
+fn the_secret_in_use_stays_until_a_restart() {
+    let folder = tempfile::tempdir().unwrap();
+    let secret = folder.path().join("hmac.key");
+    let file = folder.path().join("t.yaml");
+    fs::write(
+        &file,
+        VALID.replace("SECRET", &secret.display().to_string()),
+    )
+    .unwrap();
+    let key = |config: &Config| {
+        let template = &config.rules.policies[0].limits[0].key;
+        template.key(std::iter::empty(), std::iter::empty()).text
+    };
+    fs::write(&secret, "0123456789abcdef0123456789abcdef").unwrap();
+    let running = Config::load(&file, None).unwrap();
+    fs::write(&secret, "another-secret-of-32-bytes-length").unwrap();
+    let reloaded = Config::load(&file, Some(&running.secret)).unwrap();
+    assert_eq!(key(&reloaded), key(&running));
+    assert_ne!(
+        reloaded.secret.fingerprint(),
+        running.secret.fingerprint(),
+        "and the difference can be told"
+    );
+}

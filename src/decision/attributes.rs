@@ -68,7 +68,10 @@ impl<'a> Headers<'a> {
             Some(value) if value.contains('!') => return Err(HeaderFault::Lossy),
             other => other.map(String::as_str),
         };
-        let mut lines = self.lines.iter().filter(|(line, _)| line.eq_ignore_ascii_case(name));
+        let mut lines = self
+            .lines
+            .iter()
+            .filter(|(line, _)| line.eq_ignore_ascii_case(name));
         let line = match lines.next() {
             Some((_, bytes)) => Some(std::str::from_utf8(bytes).map_err(|_| HeaderFault::Lossy)?),
             None => None,
@@ -122,7 +125,10 @@ mod tests {
         ];
         for (map, lines, wanted) in cases {
             let map = map.map(joined);
-            let headers = Headers { joined: map.as_ref(), lines: lines.iter().map(|l| ("x-user", *l)).collect() };
+            let headers = Headers {
+                joined: map.as_ref(),
+                lines: lines.iter().map(|l| ("x-user", *l)).collect(),
+            };
             assert_eq!(headers.single("x-user"), *wanted, "{map:?} {lines:?}");
         }
     }

@@ -34,11 +34,15 @@ pub enum BadPattern {
     Relative,
     #[error("a path is written in its normal form, as requests are compared: write {0:?}")]
     NotNormal(String),
-    #[error("a path holds no '?' or '#', no encoded '/' and no '\\': such a request can never match")]
+    #[error(
+        "a path holds no '?' or '#', no encoded '/' and no '\\': such a request can never match"
+    )]
     Unmatchable,
     #[error("a template's segment is a literal or '{{name}}' as a whole")]
     Segment,
-    #[error("a host is a lower-case name without scheme, port or path, perhaps with a leading '*.'")]
+    #[error(
+        "a host is a lower-case name without scheme, port or path, perhaps with a leading '*.'"
+    )]
     Host,
 }
 
@@ -50,13 +54,18 @@ impl PathPattern {
     pub fn prefix(text: &str) -> Result<Self, BadPattern> {
         // `/orders/` as a prefix means the same requests as `/orders`, and the shorter form meets the bare path too.
         let text = normal(text)?;
-        Ok(Self::Prefix(text.strip_suffix('/').unwrap_or(&text).to_owned()))
+        Ok(Self::Prefix(
+            text.strip_suffix('/').unwrap_or(&text).to_owned(),
+        ))
     }
 
     pub fn template(text: &str) -> Result<Self, BadPattern> {
         let text = normal(text)?;
         let segments = text.split('/').skip(1).map(|segment| {
-            match segment.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')) {
+            match segment
+                .strip_prefix('{')
+                .and_then(|rest| rest.strip_suffix('}'))
+            {
                 Some(name) if !name.is_empty() && !name.contains(['{', '}']) => Ok(None),
                 None if !segment.contains(['{', '}']) => Ok(Some(segment.to_owned())),
                 _ => Err(BadPattern::Segment),
@@ -68,9 +77,9 @@ impl PathPattern {
     fn holds(&self, path: &str) -> bool {
         match self {
             Self::Exact(wanted) => path == wanted,
-            Self::Prefix(wanted) => {
-                path.strip_prefix(&**wanted).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-            }
+            Self::Prefix(wanted) => path
+                .strip_prefix(&**wanted)
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with('/')),
             Self::Template(segments) => {
                 let mut found = path.split('/').skip(1);
                 let each = segments.iter().all(|wanted| match (wanted, found.next()) {
@@ -108,17 +117,26 @@ pub enum HostPattern {
 
 impl HostPattern {
     pub fn parse(text: &str) -> Result<Self, BadPattern> {
-        let (name, below) = text.strip_prefix("*.").map_or((text, false), |rest| (rest, true));
-        let allowed = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b".-_[]:".contains(&b);
+        let (name, below) = text
+            .strip_prefix("*.")
+            .map_or((text, false), |rest| (rest, true));
+        let allowed =
+            |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b".-_[]:".contains(&b);
         let port_free = name.starts_with('[') || !name.contains(':');
         if name.is_empty() || name.len() > 253 || !name.bytes().all(allowed) || !port_free {
             return Err(BadPattern::Host);
         }
-        Ok(if below { Self::Below(format!(".{name}")) } else { Self::Exact(name.to_owned()) })
+        Ok(if below {
+            Self::Below(format!(".{name}"))
+        } else {
+            Self::Exact(name.to_owned())
+        })
     }
 
     fn holds(&self, host: &str) -> bool {
-        let host = without_port(host).trim_end_matches('.').to_ascii_lowercase();
+        let host = without_port(host)
+            .trim_end_matches('.')
+            .to_ascii_lowercase();
         match self {
             Self::Exact(name) => host == *name,
             Self::Below(suffix) => host.len() > suffix.len() && host.ends_with(suffix.as_str()),
@@ -128,7 +146,10 @@ impl HostPattern {
 
 fn without_port(host: &str) -> &str {
     match host.rsplit_once(':') {
-        Some((name, port)) if port.bytes().all(|b| b.is_ascii_digit()) && (!name.contains(':') || name.ends_with(']')) => {
+        Some((name, port))
+            if port.bytes().all(|b| b.is_ascii_digit())
+                && (!name.contains(':') || name.ends_with(']')) =>
+        {
             name
         }
         _ => host,
@@ -143,7 +164,10 @@ pub struct Candidate<'a> {
 
 impl<'a> Candidate<'a> {
     pub fn new(request: &'a Attributes<'a>) -> Self {
-        Self { request, path: OnceCell::new() }
+        Self {
+            request,
+            path: OnceCell::new(),
+        }
     }
 }
 
@@ -152,9 +176,16 @@ impl Matcher {
     /// need not have a clear one.
     pub fn holds(&self, candidate: &Candidate<'_>) -> Result<bool, Ambiguous> {
         let request = candidate.request;
-        let method = self.methods.is_empty() || self.methods.iter().any(|method| method == request.method);
-        let route = self.route.iter().all(|(key, value)| request.route.get(key) == Some(value));
-        let host = self.host.as_ref().is_none_or(|host| host.holds(request.host));
+        let method =
+            self.methods.is_empty() || self.methods.iter().any(|method| method == request.method);
+        let route = self
+            .route
+            .iter()
+            .all(|(key, value)| request.route.get(key) == Some(value));
+        let host = self
+            .host
+            .as_ref()
+            .is_none_or(|host| host.holds(request.host));
         if !(method && route && host) {
             return Ok(false);
         }

@@ -24,7 +24,9 @@ pub fn normalise(target: &str) -> Result<Cow<'_, str>, Ambiguous> {
     if is_normal(path) {
         return Ok(Cow::Borrowed(path));
     }
-    Ok(Cow::Owned(merge_slashes(&remove_dot_segments(&decode(path)?))))
+    Ok(Cow::Owned(merge_slashes(&remove_dot_segments(&decode(
+        path,
+    )?))))
 }
 
 /// Whether no step could change `path`: the usual case, answered without allocating. Any `%` takes the long way.
@@ -52,8 +54,14 @@ fn decode(path: &str) -> Result<String, Ambiguous> {
         let (high, low) = (hex_digit(escape[0])?, hex_digit(escape[1])?);
         match high << 4 | low {
             b'/' | b'\\' | 0 => return Err(Ambiguous),
-            plain if plain.is_ascii_alphanumeric() || b"-._~".contains(&plain) => decoded.push(plain.into()),
-            _ => decoded.extend(['%', escape[0].to_ascii_uppercase().into(), escape[1].to_ascii_uppercase().into()]),
+            plain if plain.is_ascii_alphanumeric() || b"-._~".contains(&plain) => {
+                decoded.push(plain.into())
+            }
+            _ => decoded.extend([
+                '%',
+                escape[0].to_ascii_uppercase().into(),
+                escape[1].to_ascii_uppercase().into(),
+            ]),
         }
         rest = &rest[at + 3..];
     }
@@ -146,7 +154,9 @@ mod tests {
 
     #[test]
     fn a_path_that_servers_read_differently_is_ambiguous() {
-        for sent in ["/a%2fb", "/a%2Fb", "/a%5cb", "/a\\b", "/a%00", "/a\0", "/a%", "/a%2", "/a%zz", "/a%é"] {
+        for sent in [
+            "/a%2fb", "/a%2Fb", "/a%5cb", "/a\\b", "/a%00", "/a\0", "/a%", "/a%2", "/a%zz", "/a%é",
+        ] {
             assert_eq!(normalise(sent), Err(Ambiguous), "{sent}");
         }
     }

@@ -84,7 +84,9 @@ impl Rules {
             match policy.matcher.holds(&candidate) {
                 Ok(true) => return Found::Policy(policy),
                 Ok(false) => {}
-                Err(Ambiguous) if self.ambiguous_path == Answer::Deny => return Found::AmbiguousPath,
+                Err(Ambiguous) if self.ambiguous_path == Answer::Deny => {
+                    return Found::AmbiguousPath;
+                }
                 Err(Ambiguous) => {}
             }
         }
@@ -109,7 +111,10 @@ impl<'a> Identity<'a> {
         request: &Attributes<'a>,
     ) -> Result<Self, Unidentified> {
         let mut found = [None, None, None];
-        for (slot, part) in found.iter_mut().zip([Part::Tenant, Part::Subject, Part::Address]) {
+        for (slot, part) in found
+            .iter_mut()
+            .zip([Part::Tenant, Part::Subject, Part::Address])
+        {
             if policy.counts_by(part) {
                 let evidence = sources.find(part, request);
                 *slot = Some(evidence.map_err(|missing| Unidentified { part, missing })?);
@@ -120,7 +125,9 @@ impl<'a> Identity<'a> {
 
     /// The evidence of `parts`, in order; [`resolve`](Self::resolve) found every part that a limit names.
     fn of(&self, parts: &[Part]) -> impl Iterator<Item = &Evidence<'a>> {
-        parts.iter().filter_map(|part| self.0[*part as usize].as_ref())
+        parts
+            .iter()
+            .filter_map(|part| self.0[*part as usize].as_ref())
     }
 }
 
@@ -141,13 +148,24 @@ impl Policy {
     ) -> Result<Plan<'p>, Unidentified> {
         let identity = Identity::resolve(self, sources, request)?;
         let shared = self.shared_parts();
-        let charges = self.limits.iter().map(|limit| charge(limit, &identity, &shared)).collect();
-        Ok(Plan { policy: self, charges, identity })
+        let charges = self
+            .limits
+            .iter()
+            .map(|limit| charge(limit, &identity, &shared))
+            .collect();
+        Ok(Plan {
+            policy: self,
+            charges,
+            identity,
+        })
     }
 
     /// The parts that all limits count by: what the Cluster tag is made of.
     pub fn shared_parts(&self) -> Vec<Part> {
-        let mut parts = self.limits.first().map_or_else(Vec::new, |limit| limit.per.clone());
+        let mut parts = self
+            .limits
+            .first()
+            .map_or_else(Vec::new, |limit| limit.per.clone());
         parts.retain(|part| self.limits.iter().all(|limit| limit.per.contains(part)));
         parts
     }
@@ -172,7 +190,11 @@ impl<'p> Plan<'p> {
 
 fn charge<'p>(limit: &'p Limit, identity: &Identity<'p>, shared: &[Part]) -> Charge<'p> {
     let key: Key = limit.key.key(identity.of(&limit.per), identity.of(shared));
-    Charge { key, limit, cost: 1 }
+    Charge {
+        key,
+        limit,
+        cost: 1,
+    }
 }
 
 #[cfg(test)]

@@ -155,11 +155,16 @@ impl<'p> Verdict<'p> {
             Err(class) => return Self::Failed(class),
         };
         let quotas = plan.charges.iter().zip(taken.admissions);
-        let quotas = quotas.map(|(charge, admission)| Quota { limit: charge.limit, admission });
+        let quotas = quotas.map(|(charge, admission)| Quota {
+            limit: charge.limit,
+            admission,
+        });
         if taken.admitted > 0 {
             Self::Allowed(quotas.reduce(tighter))
         } else {
-            quotas.reduce(longer_wait).map_or(Self::Failed(FailureClass::Malformed), Self::Denied)
+            quotas
+                .reduce(longer_wait)
+                .map_or(Self::Failed(FailureClass::Malformed), Self::Denied)
         }
     }
 }
@@ -169,13 +174,21 @@ fn tighter<'p>(first: Quota<'p>, second: Quota<'p>) -> Quota<'p> {
     let share = |quota: &Quota<'_>, other: &Quota<'_>| {
         u128::from(quota.admission.remaining) * u128::from(other.limit.algorithm.quota())
     };
-    if share(&second, &first) < share(&first, &second) { second } else { first }
+    if share(&second, &first) < share(&first, &second) {
+        second
+    } else {
+        first
+    }
 }
 
 /// Of two limits the one that asks for the longer wait, *never* being the longest; ties by order.
 fn longer_wait<'p>(first: Quota<'p>, second: Quota<'p>) -> Quota<'p> {
     let wait = |quota: &Quota<'_>| quota.admission.retry_after_ms.unwrap_or(u64::MAX);
-    if wait(&second) > wait(&first) { second } else { first }
+    if wait(&second) > wait(&first) {
+        second
+    } else {
+        first
+    }
 }
 
 #[cfg(test)]
@@ -186,13 +199,24 @@ mod tests {
     #[test]
     fn retry_after_is_whole_seconds_rounded_up_and_at_least_one() {
         // RL-11
-        for (ms, seconds) in [(30_500, 31), (1_100, 2), (1_000, 1), (400, 1), (0, 1), (60_000, 60)] {
+        for (ms, seconds) in [
+            (30_500, 31),
+            (1_100, 2),
+            (1_000, 1),
+            (400, 1),
+            (0, 1),
+            (60_000, 60),
+        ] {
             assert_eq!(RetryAfter::from_ms(ms).seconds(), seconds, "{ms} ms");
         }
     }
 
     fn admission(remaining: u64, retry_after_ms: Option<u64>) -> Admission {
-        Admission { remaining, retry_after_ms, reset_after_ms: 0 }
+        Admission {
+            remaining,
+            retry_after_ms,
+            reset_after_ms: 0,
+        }
     }
 
     /// A policy of two limits, 10 and 100 a second, settled with `answer`: the verdict and the limit that binds.
@@ -210,8 +234,18 @@ mod tests {
 
     #[test]
     fn the_limit_that_binds_is_the_longest_wait_or_the_smallest_share_left() {
-        let allowed = |a, b| Ok(Taken { admitted: 1, admissions: vec![admission(a, Some(0)), admission(b, Some(0))] });
-        let denied = |a, b| Ok(Taken { admitted: 0, admissions: vec![admission(0, a), admission(0, b)] });
+        let allowed = |a, b| {
+            Ok(Taken {
+                admitted: 1,
+                admissions: vec![admission(a, Some(0)), admission(b, Some(0))],
+            })
+        };
+        let denied = |a, b| {
+            Ok(Taken {
+                admitted: 0,
+                admissions: vec![admission(0, a), admission(0, b)],
+            })
+        };
         assert_eq!(settle(allowed(5, 40)), "allowed broad");
         assert_eq!(settle(allowed(5, 50)), "allowed narrow");
         assert_eq!(settle(allowed(5, 60)), "allowed narrow");
@@ -223,7 +257,13 @@ mod tests {
 
     #[test]
     fn an_answer_for_other_charges_is_never_an_allow() {
-        assert_eq!(settle(Ok(Taken { admitted: 1, admissions: vec![] })), "failed malformed");
+        assert_eq!(
+            settle(Ok(Taken {
+                admitted: 1,
+                admissions: vec![]
+            })),
+            "failed malformed"
+        );
         assert_eq!(settle(Err(FailureClass::Timeout)), "failed timeout");
     }
 }

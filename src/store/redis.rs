@@ -23,8 +23,8 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 
-pub use self::node::{BadUrl, Node, NodeSettings};
 use self::node::Connection;
+pub use self::node::{BadUrl, Node, NodeSettings};
 use self::reply::Reply;
 use self::script::{Kind, ShapeScript};
 use super::{Store, StoreError, Taking, clock};
@@ -45,12 +45,25 @@ pub struct RedisStore {
 impl RedisStore {
     /// Starts connecting in the background; start-up does not wait for Redis.
     pub fn new(node: Arc<Node>, command_timeout: Duration) -> Self {
-        Self { node, command_timeout, in_flight: Semaphore::new(MAX_IN_FLIGHT), scripts: RwLock::default() }
+        Self {
+            node,
+            command_timeout,
+            in_flight: Semaphore::new(MAX_IN_FLIGHT),
+            scripts: RwLock::default(),
+        }
     }
 
-    async fn call(&self, charges: &[Charge<'_>], n: u64, deadline: Instant) -> Result<Taken, StoreError> {
+    async fn call(
+        &self,
+        charges: &[Charge<'_>],
+        n: u64,
+        deadline: Instant,
+    ) -> Result<Taken, StoreError> {
         let _permit = self.in_flight.try_acquire().map_err(|_| {
-            StoreError::new(FailureClass::Overload, format!("{MAX_IN_FLIGHT} checks are already in flight"))
+            StoreError::new(
+                FailureClass::Overload,
+                format!("{MAX_IN_FLIGHT} checks are already in flight"),
+            )
         })?;
         let connection = self.node.connection()?;
         let script = self.script(charges);
@@ -61,11 +74,17 @@ impl RedisStore {
                 charge: Some(charge),
                 detail: "a key holds what the limiter did not write".into(),
             }),
-            Reply::BadArguments => Err(StoreError::new(FailureClass::Other, "the script refused its arguments")),
+            Reply::BadArguments => Err(StoreError::new(
+                FailureClass::Other,
+                "the script refused its arguments",
+            )),
             // Nothing ran, and `ask` has corrected the clock by this very reply.
             Reply::Late => match self.ask(&connection, &script, charges, n, deadline).await? {
                 Reply::Taken(taken) => Ok(taken),
-                _ => Err(StoreError::new(FailureClass::Late, "Redis read the command after its deadline")),
+                _ => Err(StoreError::new(
+                    FailureClass::Late,
+                    "Redis read the command after its deadline",
+                )),
             },
         }
     }
@@ -86,7 +105,8 @@ impl RedisStore {
         let answer = match self.send(connection, &by_hash, give_up).await {
             Err(error) if error.is_no_script => {
                 self.node.load_script(connection, script.text());
-                self.send(connection, &script.by_text(charges, not_after, n), give_up).await
+                self.send(connection, &script.by_text(charges, not_after, n), give_up)
+                    .await
             }
             answer => answer,
         };
@@ -129,12 +149,24 @@ impl RedisStore {
     /// The script for the shape of these charges, put together when a policy of that shape is first used. There are as
     /// many as the configuration has shapes.
     fn script(&self, charges: &[Charge<'_>]) -> Arc<ShapeScript> {
-        let shape: Vec<Kind> = charges.iter().map(|charge| Kind::of(&charge.limit.algorithm)).collect();
-        if let Some(script) = self.scripts.read().unwrap_or_else(PoisonError::into_inner).get(&shape) {
+        let shape: Vec<Kind> = charges
+            .iter()
+            .map(|charge| Kind::of(&charge.limit.algorithm))
+            .collect();
+        if let Some(script) = self
+            .scripts
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(&shape)
+        {
             return Arc::clone(script);
         }
         let mut scripts = self.scripts.write().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(scripts.entry(shape).or_insert_with_key(|shape| Arc::new(ShapeScript::assemble(shape))))
+        Arc::clone(
+            scripts
+                .entry(shape)
+                .or_insert_with_key(|shape| Arc::new(ShapeScript::assemble(shape))),
+        )
     }
 }
 

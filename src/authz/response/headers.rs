@@ -16,7 +16,10 @@ impl HeaderList {
     pub fn set(&mut self, name: &'static str, value: impl Into<String>) {
         let value = value.into();
         self.0.retain(|(set, _)| *set != name);
-        if value.bytes().all(|b| b == b'\t' || (b' '..0x7f).contains(&b)) {
+        if value
+            .bytes()
+            .all(|b| b == b'\t' || (b' '..0x7f).contains(&b))
+        {
             self.0.push((name, value));
         }
     }
@@ -25,7 +28,8 @@ impl HeaderList {
     /// number that Retry-After has; `w` is there only where the window is whole seconds.
     pub fn ratelimit_fields(&mut self, quota: Option<&Quota<'_>>) {
         let Some(quota) = quota else { return };
-        let (name, algorithm, admission) = (&quota.limit.name, &quota.limit.algorithm, &quota.admission);
+        let (name, algorithm, admission) =
+            (&quota.limit.name, &quota.limit.algorithm, &quota.admission);
         let mut policy = format!("\"{name}\";q={}", algorithm.quota());
         if let Some(window) = algorithm.window_ms().filter(|ms| ms % 1000 == 0) {
             // Writing into a String cannot fail.
@@ -33,7 +37,9 @@ impl HeaderList {
         }
         let mut state = format!("\"{name}\";r={}", admission.remaining);
         let wait = match admission.retry_after_ms {
-            Some(0) => Some(admission.reset_after_ms).filter(|ms| *ms > 0).map(RetryAfter::from_ms),
+            Some(0) => Some(admission.reset_after_ms)
+                .filter(|ms| *ms > 0)
+                .map(RetryAfter::from_ms),
             Some(ms) => Some(RetryAfter::from_ms(ms)),
             None => None,
         };
@@ -46,7 +52,11 @@ impl HeaderList {
 
     pub fn into_options(self) -> Vec<HeaderValueOption> {
         let option = |(name, value): (&str, String)| HeaderValueOption {
-            header: Some(HeaderValue { key: name.to_owned(), value, ..Default::default() }),
+            header: Some(HeaderValue {
+                key: name.to_owned(),
+                value,
+                ..Default::default()
+            }),
             append_action: HeaderAppendAction::OverwriteIfExistsOrAdd as i32,
             ..Default::default()
         };
@@ -65,8 +75,21 @@ mod tests {
         headers.set("retry-after", "2");
         headers.set("ratelimit", "a\r\nx-injected: 1");
         let options = headers.into_options();
-        let values: Vec<_> = options.iter().filter_map(|option| option.header.as_ref()).collect();
-        assert_eq!(values.iter().map(|h| (&*h.key, &*h.value)).collect::<Vec<_>>(), [("retry-after", "2")]);
-        assert!(options.iter().all(|o| o.append_action == HeaderAppendAction::OverwriteIfExistsOrAdd as i32));
+        let values: Vec<_> = options
+            .iter()
+            .filter_map(|option| option.header.as_ref())
+            .collect();
+        assert_eq!(
+            values
+                .iter()
+                .map(|h| (&*h.key, &*h.value))
+                .collect::<Vec<_>>(),
+            [("retry-after", "2")]
+        );
+        assert!(
+            options
+                .iter()
+                .all(|o| o.append_action == HeaderAppendAction::OverwriteIfExistsOrAdd as i32)
+        );
     }
 }

@@ -10,7 +10,9 @@ use crate::decision::verdict::{Decision, Verdict};
 
 pub fn of(decision: &Decision<'_>) -> Struct {
     let mut fields = Vec::with_capacity(8);
-    let mut text = |name: &str, value: &str| fields.push((name.to_owned(), Kind::StringValue(value.to_owned())));
+    let mut text = |name: &str, value: &str| {
+        fields.push((name.to_owned(), Kind::StringValue(value.to_owned())))
+    };
     if let Some(policy) = decision.policy {
         text("policy", policy.name.as_str());
     }
@@ -18,7 +20,9 @@ pub fn of(decision: &Decision<'_>) -> Struct {
         Verdict::Allowed(quota) => ("allowed", quota.as_ref(), None),
         Verdict::Denied(quota) => ("denied", Some(quota), None),
         Verdict::Failed(class) => ("failed", None, Some(class.as_str())),
-        Verdict::Unidentified(unidentified) => ("unidentified", None, Some(unidentified.missing.as_str())),
+        Verdict::Unidentified(unidentified) => {
+            ("unidentified", None, Some(unidentified.missing.as_str()))
+        }
         Verdict::Unmatched(_) => ("unmatched", None, None),
         Verdict::AmbiguousPath => ("ambiguous_path", None, None),
     };
@@ -39,13 +43,20 @@ pub fn of(decision: &Decision<'_>) -> Struct {
     }
     if let Some(quota) = quota {
         text("limit", quota.limit.name.as_str());
-        let mut number = |name: &str, value: u64| fields.push((name.to_owned(), Kind::NumberValue(exact(value))));
+        let mut number = |name: &str, value: u64| {
+            fields.push((name.to_owned(), Kind::NumberValue(exact(value))))
+        };
         number("remaining", quota.admission.remaining);
         if let (Verdict::Denied(_), Some(wait)) = (&decision.verdict, quota.retry_after()) {
             number("retry_after", wait.seconds());
         }
     }
-    Struct { fields: fields.into_iter().map(|(name, kind)| (name, Value { kind: Some(kind) })).collect() }
+    Struct {
+        fields: fields
+            .into_iter()
+            .map(|(name, kind)| (name, Value { kind: Some(kind) }))
+            .collect(),
+    }
 }
 
 fn is_failure(decision: &Decision<'_>) -> bool {
@@ -53,7 +64,10 @@ fn is_failure(decision: &Decision<'_>) -> bool {
 }
 
 /// Counts and waits are below 2^53, where a double is exact.
-#[expect(clippy::cast_precision_loss, reason = "bounded by HARD_MAX_LIMIT and HARD_MAX_WINDOW_MS")]
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "bounded by HARD_MAX_LIMIT and HARD_MAX_WINDOW_MS"
+)]
 fn exact(number: u64) -> f64 {
     number as f64
 }

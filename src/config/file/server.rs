@@ -1,6 +1,7 @@
 //! `server`, `admin`, `store`, `hmac`: what takes effect at start.
 
 use std::net::SocketAddr;
+use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -9,8 +10,10 @@ use crate::config::{Fixed, Listen, RedisSettings, StoreSettings, UnixListen};
 use crate::decision::key::Secret;
 use crate::store::redis::NodeSettings;
 
-const DEFAULT_LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 50051);
-const DEFAULT_ADMIN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 9180);
+const DEFAULT_LISTEN: SocketAddr =
+    SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 50051);
+const DEFAULT_ADMIN: SocketAddr =
+    SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 9180);
 const DEFAULT_DRAIN: Duration = Duration::from_secs(5);
 const DEFAULT_TIMEOUT: Duration = Duration::from_millis(200);
 const DEFAULT_COUNTERS: u64 = 1_000_000;
@@ -25,7 +28,9 @@ pub fn fixed(file: &Section<'_>) -> Option<Fixed> {
             let listen = listen(&section);
             let drain = section
                 .optional("drain")
-                .map_or(Some(DEFAULT_DRAIN), |field| bounded(&field, Duration::ZERO, Duration::from_secs(300)));
+                .map_or(Some(DEFAULT_DRAIN), |field| {
+                    bounded(&field, Duration::ZERO, Duration::from_secs(300))
+                });
             section.finish();
             (listen, drain)
         }
@@ -33,19 +38,28 @@ pub fn fixed(file: &Section<'_>) -> Option<Fixed> {
     let admin = match file.optional("admin") {
         None => Some(DEFAULT_ADMIN),
         Some(field) => field.section().and_then(|section| {
-            let admin = section.optional("listen").map_or(Some(DEFAULT_ADMIN), |field| socket_address(&field));
+            let admin = section
+                .optional("listen")
+                .map_or(Some(DEFAULT_ADMIN), |field| socket_address(&field));
             section.finish();
             admin
         }),
     };
     let store = file.required("store").and_then(|field| store(&field));
-    Some(Fixed { listen: listen?, admin: admin?, drain: drain?, store: store? })
+    Some(Fixed {
+        listen: listen?,
+        admin: admin?,
+        drain: drain?,
+        store: store?,
+    })
 }
 
 fn listen(section: &Section<'_>) -> Option<Listen> {
     let mode = section.optional("socket_mode");
     let group = section.optional("socket_group");
-    let Some(field) = section.optional("listen") else { return Some(Listen::Tcp(DEFAULT_LISTEN)) };
+    let Some(field) = section.optional("listen") else {
+        return Some(Listen::Tcp(DEFAULT_LISTEN));
+    };
     let Some(path) = field.text()?.strip_prefix("unix:") else {
         for field in [mode, group].into_iter().flatten() {
             field.problem("is for a Unix socket, and server.listen is a TCP address");
@@ -57,7 +71,9 @@ fn listen(section: &Section<'_>) -> Option<Listen> {
         return Some(Listen::Tcp(address));
     };
     if !path.starts_with('/') {
-        field.problem("a Unix socket is unix: and an absolute path, like unix:/run/tallygate/authz.sock");
+        field.problem(
+            "a Unix socket is unix: and an absolute path, like unix:/run/tallygate/authz.sock",
+        );
         return None;
     }
     let mode = mode.map_or(Some(0o660), |field| {
@@ -66,19 +82,26 @@ fn listen(section: &Section<'_>) -> Option<Listen> {
             _ => Err("a mode is three octal digits as a text, like \"0660\""),
         })
     });
-    let group = group.map_or(Some(None), |field| match field.whole().map(u32::try_from)? {
-        Ok(group) => Some(Some(group)),
-        Err(_) => {
-            field.problem("a group is a numeric id");
-            None
+    let group = group.map_or(Some(None), |field| {
+        match field.whole().map(u32::try_from)? {
+            Ok(group) => Some(Some(group)),
+            Err(_) => {
+                field.problem("a group is a numeric id");
+                None
+            }
         }
     });
-    Some(Listen::Unix(UnixListen { path: path.into(), mode: mode?, group: group? }))
+    Some(Listen::Unix(UnixListen {
+        path: path.into(),
+        mode: mode?,
+        group: group?,
+    }))
 }
 
 fn socket_address(field: &Field<'_>) -> Option<SocketAddr> {
     field.parse(|text| {
-        text.parse::<SocketAddr>().map_err(|_| "an address is IP:PORT, like 127.0.0.1:50051 or [::1]:50051")
+        text.parse::<SocketAddr>()
+            .map_err(|_| "an address is IP:PORT, like 127.0.0.1:50051 or [::1]:50051")
     })
 }
 
@@ -101,15 +124,24 @@ fn redis(field: &Field<'_>) -> Option<RedisSettings> {
             bounded(&field, Duration::from_millis(5), Duration::from_secs(5))
         })
     };
-    let (connect_timeout, command_timeout) = (timeout("connect_timeout"), timeout("command_timeout"));
+    let (connect_timeout, command_timeout) =
+        (timeout("connect_timeout"), timeout("command_timeout"));
     section.finish();
     let field = url?;
     let url = field.text()?.to_owned();
-    let settings = RedisSettings { url, connect_timeout: connect_timeout?, command_timeout: command_timeout? };
+    let settings = RedisSettings {
+        url,
+        connect_timeout: connect_timeout?,
+        command_timeout: command_timeout?,
+    };
     // The message never repeats the URL: it may hold a password.
-    NodeSettings::parse(&settings.url, settings.connect_timeout, settings.command_timeout)
-        .map_err(|error| field.problem(error))
-        .ok()?;
+    NodeSettings::parse(
+        &settings.url,
+        settings.connect_timeout,
+        settings.command_timeout,
+    )
+    .map_err(|error| field.problem(error))
+    .ok()?;
     Some(settings)
 }
 
@@ -119,13 +151,17 @@ fn memory(field: &Field<'_>) -> Option<StoreSettings> {
     let max = max.map_or(Some(DEFAULT_COUNTERS), |field| {
         let max = field.whole()?;
         if !(1..=MOST_COUNTERS).contains(&max) {
-            field.problem(format!("the embedded store holds 1 to {MOST_COUNTERS} counters"));
+            field.problem(format!(
+                "the embedded store holds 1 to {MOST_COUNTERS} counters"
+            ));
             return None;
         }
         Some(max)
     });
     section.finish();
-    field.warning("the embedded store counts for this process alone: two sidecars let twice the limit pass");
+    field.warning(
+        "the embedded store counts for this process alone: two sidecars let twice the limit pass",
+    );
     let max_counters = usize::try_from(max?).unwrap_or(usize::MAX);
     Some(StoreSettings::Memory { max_counters })
 }
@@ -134,7 +170,12 @@ fn bounded(field: &Field<'_>, least: Duration, most: Duration) -> Option<Duratio
     let duration = field.duration()?;
     if !(least..=most).contains(&duration) {
         let shown = |d| humantime::format_duration(d).to_string().replace(' ', "");
-        field.problem(format!("{} is not within {} to {}", shown(duration), shown(least), shown(most)));
+        field.problem(format!(
+            "{} is not within {} to {}",
+            shown(duration),
+            shown(least),
+            shown(most)
+        ));
         return None;
     }
     Some(duration)
@@ -150,7 +191,7 @@ pub fn secret(field: &Field<'_>) -> Option<Secret> {
     let bytes = match kind {
         "secret_file" => read_secret(Path::new(place)),
         _ => std::env::var_os(place)
-            .map(|value| std::os::unix::ffi::OsStringExt::into_vec(value))
+            .map(OsStringExt::into_vec)
             .ok_or_else(|| format!("the environment variable {place} is not set")),
     };
     let remedy = "create one with: openssl rand -hex 32";
@@ -176,7 +217,11 @@ fn read_secret(path: &Path) -> Result<Vec<u8>, String> {
         return Err(format!("{} is not a file", path.display()));
     }
     if about.len() > MOST {
-        return Err(format!("{} has {} bytes: a secret has at most {MOST}", path.display(), about.len()));
+        return Err(format!(
+            "{} has {} bytes: a secret has at most {MOST}",
+            path.display(),
+            about.len()
+        ));
     }
     std::fs::read(path).map_err(explain)
 }

@@ -8,11 +8,17 @@ fn secret() -> Secret {
 }
 
 fn evidence<'a>(kind: &'a str, issuer: &'a str, value: &'a str) -> Evidence<'a> {
-    Evidence { kind, issuer, value: Cow::Borrowed(value.as_bytes()) }
+    Evidence {
+        kind,
+        issuer,
+        value: Cow::Borrowed(value.as_bytes()),
+    }
 }
 
 fn lone(scope: (&str, &str, u32), shape: &str, parts: &[Evidence<'_>]) -> String {
-    KeyTemplate::lone(&secret(), scope, shape).key(parts.iter(), parts.iter()).text
+    KeyTemplate::lone(&secret(), scope, shape)
+        .key(parts.iter(), parts.iter())
+        .text
 }
 
 const SHAPE: &str = "fixed_window/10000ms";
@@ -20,7 +26,10 @@ const SHAPE: &str = "fixed_window/10000ms";
 // The table in this module's page: whoever writes another implementation checks it against these.
 #[test]
 fn the_published_test_vectors_hold() {
-    let parts = [evidence("route/tenant", "", "acme"), evidence("jwt/sub", "https://idp.example", "ada")];
+    let parts = [
+        evidence("route/tenant", "", "acme"),
+        evidence("jwt/sub", "https://idp.example", "ada"),
+    ];
     let page = include_str!("../key.rs");
     for (version, parts) in [(1, &parts[..]), (2, &parts[..]), (1, &[][..])] {
         let key = lone(("rl", "orders", version), SHAPE, parts);
@@ -33,14 +42,26 @@ fn the_published_test_vectors_hold() {
 #[test]
 fn the_message_is_length_framed_fields() {
     let mut message = Vec::new();
-    for field in ["tallygate/1", "orders", "1", SHAPE, "route/tenant", "", "acme"] {
+    for field in [
+        "tallygate/1",
+        "orders",
+        "1",
+        SHAPE,
+        "route/tenant",
+        "",
+        "acme",
+    ] {
         message.extend(u32::try_from(field.len()).unwrap().to_be_bytes());
         message.extend(field.as_bytes());
     }
     let mut mac = Hmac::<Sha256>::new_from_slice(&(0..32).collect::<Vec<u8>>()).unwrap();
     mac.update(&message);
     let digest = hex::encode(mac.finalize().into_bytes());
-    let key = lone(("rl", "orders", 1), SHAPE, &[evidence("route/tenant", "", "acme")]);
+    let key = lone(
+        ("rl", "orders", 1),
+        SHAPE,
+        &[evidence("route/tenant", "", "acme")],
+    );
     assert_eq!(key, format!("rl:orders:v1:{digest}"));
 }
 
@@ -61,11 +82,22 @@ fn fields_cannot_be_cut_in_two_ways() {
     for (tenant, subject) in pairs {
         for kind in ["jwt/sub", "mtls"] {
             for issuer in ["", "i"] {
-                let parts = [evidence("route/t", "", tenant), evidence(kind, issuer, subject)];
-                for scope in [("rl", "x", 1), ("rl", "x", 2), ("rl", "a1", 1), ("rl", "a", 11)] {
+                let parts = [
+                    evidence("route/t", "", tenant),
+                    evidence(kind, issuer, subject),
+                ];
+                for scope in [
+                    ("rl", "x", 1),
+                    ("rl", "x", 2),
+                    ("rl", "a1", 1),
+                    ("rl", "a", 11),
+                ] {
                     for shape in [SHAPE, "fixed_window/60000ms"] {
                         let key = lone(scope, shape, &parts);
-                        assert!(seen.insert(key[key.len() - 64..].to_owned()), "{tenant:?} {subject:?} {kind}");
+                        assert!(
+                            seen.insert(key[key.len() - 64..].to_owned()),
+                            "{tenant:?} {subject:?} {kind}"
+                        );
                     }
                 }
             }
@@ -77,13 +109,23 @@ fn fields_cannot_be_cut_in_two_ways() {
 #[test]
 fn keys_of_one_policy_share_a_slot_tag_and_name_their_limit() {
     let scope = ("rl", "orders", 1);
-    let [tenant, subject] = [evidence("route/t", "", "acme"), evidence("jwt/sub", "", "ada")];
+    let [tenant, subject] = [
+        evidence("route/t", "", "acme"),
+        evidence("jwt/sub", "", "ada"),
+    ];
     let narrow = KeyTemplate::joint(&secret(), scope, "per-subject", SHAPE);
     let broad = KeyTemplate::joint(&secret(), scope, "per-tenant", SHAPE);
-    let a = narrow.key([&tenant, &subject].into_iter(), std::iter::once(&tenant)).text;
-    let b = broad.key(std::iter::once(&tenant), std::iter::once(&tenant)).text;
+    let a = narrow
+        .key([&tenant, &subject].into_iter(), std::iter::once(&tenant))
+        .text;
+    let b = broad
+        .key(std::iter::once(&tenant), std::iter::once(&tenant))
+        .text;
     assert_eq!(a[..a.find('}').unwrap()], b[..b.find('}').unwrap()]);
-    assert!(a.starts_with("rl:orders:v1:{") && a.contains("}:per-subject:"), "{a}");
+    assert!(
+        a.starts_with("rl:orders:v1:{") && a.contains("}:per-subject:"),
+        "{a}"
+    );
     assert_eq!((a.len(), b.len()), (narrow.key_len(), broad.key_len()));
     assert_ne!(a[a.len() - 64..], b[b.len() - 64..]);
 }
@@ -91,7 +133,13 @@ fn keys_of_one_policy_share_a_slot_tag_and_name_their_limit() {
 #[test]
 fn a_keys_length_is_known_beforehand() {
     let template = KeyTemplate::lone(&secret(), ("rl", "orders", 12), SHAPE);
-    assert_eq!(template.key(std::iter::empty(), std::iter::empty()).text.len(), template.key_len());
+    assert_eq!(
+        template
+            .key(std::iter::empty(), std::iter::empty())
+            .text
+            .len(),
+        template.key_len()
+    );
 }
 
 // RL-19: one reading rule.
@@ -99,12 +147,28 @@ fn a_keys_length_is_known_beforehand() {
 fn one_final_line_end_is_not_part_of_the_secret_and_every_other_byte_is() {
     let text = "0123456789abcdef0123456789abcdef";
     let plain = Secret::read(text).unwrap().fingerprint();
-    assert_eq!(Secret::read(format!("{text}\n")).unwrap().fingerprint(), plain);
-    assert_eq!(Secret::read(format!("{text}\r\n")).unwrap().fingerprint(), plain);
-    for other in [format!("{text}\n\n"), format!(" {text}"), format!("{text} "), format!("{text}\r")] {
+    assert_eq!(
+        Secret::read(format!("{text}\n")).unwrap().fingerprint(),
+        plain
+    );
+    assert_eq!(
+        Secret::read(format!("{text}\r\n")).unwrap().fingerprint(),
+        plain
+    );
+    for other in [
+        format!("{text}\n\n"),
+        format!(" {text}"),
+        format!("{text} "),
+        format!("{text}\r"),
+    ] {
         assert_ne!(Secret::read(other).unwrap().fingerprint(), plain);
     }
-    for (short, found) in [("", 0), ("\n", 0), ("12345678", 8), ("0123456789abcdef0123456789abcde\n", 31)] {
+    for (short, found) in [
+        ("", 0),
+        ("\n", 0),
+        ("12345678", 8),
+        ("0123456789abcdef0123456789abcde\n", 31),
+    ] {
         assert_eq!(Secret::read(short).map(|_| ()), Err(ShortSecret { found }));
     }
 }
@@ -112,7 +176,10 @@ fn one_final_line_end_is_not_part_of_the_secret_and_every_other_byte_is() {
 #[test]
 fn a_fingerprint_is_eight_digits_of_a_keyed_hash() {
     let fingerprint = secret().fingerprint();
-    assert!(fingerprint.len() == 8 && fingerprint.bytes().all(|b| b.is_ascii_hexdigit()), "{fingerprint}");
+    assert!(
+        fingerprint.len() == 8 && fingerprint.bytes().all(|b| b.is_ascii_hexdigit()),
+        "{fingerprint}"
+    );
 }
 
 proptest::proptest! {

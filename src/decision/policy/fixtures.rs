@@ -18,7 +18,12 @@ pub fn policy(limits: &[(&str, u64, &[Part])]) -> Policy {
             1 => KeyTemplate::lone(&secret, scope, &algorithm.shape()),
             _ => KeyTemplate::joint(&secret, scope, name, &algorithm.shape()),
         };
-        Limit { name: Name::parse(name).unwrap(), algorithm, per: per.to_vec(), key }
+        Limit {
+            name: Name::parse(name).unwrap(),
+            algorithm,
+            per: per.to_vec(),
+            key,
+        }
     };
     Policy {
         name: Name::parse("p").unwrap(),
@@ -31,7 +36,10 @@ pub fn policy(limits: &[(&str, u64, &[Part])]) -> Policy {
 }
 
 pub fn route(entries: &[(&str, &str)]) -> HashMap<String, String> {
-    entries.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+    entries
+        .iter()
+        .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+        .collect()
 }
 
 pub fn request(route: &HashMap<String, String>) -> Attributes<'_> {
@@ -49,6 +57,9 @@ pub fn request(route: &HashMap<String, String>) -> Attributes<'_> {
 
 /// The plan of a request with nothing to it, for a policy that counts by nothing.
 pub fn plan<'p>(policy: &'p Policy, sources: &'p IdentitySources) -> Plan<'p> {
-    static NOTHING: std::sync::LazyLock<HashMap<String, String>> = std::sync::LazyLock::new(HashMap::new);
-    policy.plan(sources, &request(&NOTHING)).unwrap_or_else(|_| panic!("counts by nothing"))
+    static NOTHING: std::sync::LazyLock<HashMap<String, String>> =
+        std::sync::LazyLock::new(HashMap::new);
+    policy
+        .plan(sources, &request(&NOTHING))
+        .unwrap_or_else(|_| panic!("counts by nothing"))
 }

@@ -14,7 +14,11 @@ pub struct Table {
 
 impl Table {
     pub fn new(capacity: usize) -> Self {
-        Self { capacity, counters: HashMap::new(), by_end: BTreeSet::new() }
+        Self {
+            capacity,
+            counters: HashMap::new(),
+            by_end: BTreeSet::new(),
+        }
     }
 
     pub fn get(&self, digest: &Digest) -> Option<&State> {
@@ -23,7 +27,10 @@ impl Table {
 
     pub fn put(&mut self, digest: Digest, kept: Kept) {
         let end = kept.expires_at_ms;
-        let before = self.counters.insert(digest, kept).map(|kept| kept.expires_at_ms);
+        let before = self
+            .counters
+            .insert(digest, kept)
+            .map(|kept| kept.expires_at_ms);
         if before != Some(end) {
             if let Some(before) = before {
                 self.by_end.remove(&(before, digest));

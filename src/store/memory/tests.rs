@@ -9,10 +9,18 @@ use crate::store::clock::ManualClock;
 /// Takes once for `tenant` under a policy of one limit, 2 a second: admitted and the number of counters held.
 fn take(store: &MemoryStore, tenant: &str) -> Result<u64, FailureClass> {
     let policy = fixtures::policy(&[("a", 2, &[Part::Tenant])]);
-    let sources = IdentitySources { tenant: vec![Source::route("tenant")], ..Default::default() };
+    let sources = IdentitySources {
+        tenant: vec![Source::route("tenant")],
+        ..Default::default()
+    };
     let route = fixtures::route(&[("tenant", tenant)]);
-    let plan = policy.plan(&sources, &fixtures::request(&route)).unwrap_or_else(|_| panic!("identified"));
-    store.take_now(&plan.charges, 1).map(|taken| taken.admitted).map_err(|error| error.class)
+    let plan = policy
+        .plan(&sources, &fixtures::request(&route))
+        .unwrap_or_else(|_| panic!("identified"));
+    store
+        .take_now(&plan.charges, 1)
+        .map(|taken| taken.admitted)
+        .map_err(|error| error.class)
 }
 
 fn store(capacity: usize) -> (MemoryStore, Arc<ManualClock>) {
@@ -38,7 +46,11 @@ fn a_full_table_refuses_newcomers_and_evicts_nobody_who_counts() {
     assert_eq!(take(&store, "a"), Ok(1), "those who count go on");
     assert_eq!(take(&store, "a"), Ok(0));
     clock.advance(Duration::from_millis(1000));
-    assert_eq!(take(&store, "c"), Ok(1), "a counter whose time is over makes room");
+    assert_eq!(
+        take(&store, "c"),
+        Ok(1),
+        "a counter whose time is over makes room"
+    );
 }
 
 #[test]
@@ -60,6 +72,12 @@ fn n_equal_requests_pass_as_far_as_they_fit() {
     let policy = fixtures::policy(&[("a", 2, &[])]);
     let sources = IdentitySources::default();
     let plan = fixtures::plan(&policy, &sources);
-    assert_eq!(store.take_now(&plan.charges, 5).map(|taken| taken.admitted), Ok(2));
-    assert_eq!(store.take_now(&plan.charges, 5).map(|taken| taken.admitted), Ok(0));
+    assert_eq!(
+        store.take_now(&plan.charges, 5).map(|taken| taken.admitted),
+        Ok(2)
+    );
+    assert_eq!(
+        store.take_now(&plan.charges, 5).map(|taken| taken.admitted),
+        Ok(0)
+    );
 }

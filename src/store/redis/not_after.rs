@@ -20,7 +20,11 @@ pub struct ClockBounds {
 impl ClockBounds {
     /// From the first reply: its store time, and when the command was sent and answered.
     pub fn new(sent: i64, received: i64, store: i64) -> Self {
-        Self { low: store - received, high: store + 1 - sent, at: received }
+        Self {
+            low: store - received,
+            high: store + 1 - sent,
+            at: received,
+        }
     }
 
     /// Takes one more reply in. When the bounds cross, one of the clocks stepped: the newest reply rules.
@@ -32,7 +36,11 @@ impl ClockBounds {
             high: newest.high.min(self.high + drift),
             at: received.max(self.at),
         };
-        *self = if merged.low <= merged.high { merged } else { newest };
+        *self = if merged.low <= merged.high {
+            merged
+        } else {
+            newest
+        };
     }
 
     /// The last millisecond of the store's clock that surely lies before `deadline` (our clock).
@@ -71,7 +79,10 @@ mod tests {
         for step in [-60_000_000, 60_000_000] {
             let mut bounds = ClockBounds::new(0, 100, 1_000_050);
             bounds.learn(1000, 1100, 1_001_050 + step);
-            assert_eq!((bounds.low, bounds.high), (999_950 + step, 1_000_051 + step));
+            assert_eq!(
+                (bounds.low, bounds.high),
+                (999_950 + step, 1_000_051 + step)
+            );
         }
     }
 

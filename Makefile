@@ -1,0 +1,52 @@
+# What there is to do with this repository. `make` lists it.
+#
+# Needs: cargo (Rust 1.89 or later), Python 3.8 or later with pip, Linux. No root. The real servers that the tests and
+# the demo run against are fetched into .parts/ by version and hash (tests/support/fetch_parts.py).
+
+CARGO ?= cargo
+PYTHON ?= python3
+# The demo's store: redis, or memory.
+STORE ?= redis
+
+.DEFAULT_GOAL := help
+.PHONY: help parts build demo test test-extra soak lint fmt docs
+# Steps of one target must not overlap: the timing tests measure, and want the machine for themselves.
+.NOTPARALLEL:
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+parts: ## fetch the real servers for tests and demo: Envoy, Redis (or Valkey)
+	$(PYTHON) tests/support/fetch_parts.py
+
+build: ## build the release binary, target/release/tallygate
+	$(CARGO) build --release --locked
+
+demo: parts build ## Tallygate behind a real Envoy; STORE=memory for the store without Redis
+	$(PYTHON) examples/demo/demo.py --store $(STORE)
+
+# The timing tests run after the rest, and one at a time: beside other tests they would measure those.
+test: parts ## every test but those of test-extra and soak
+	$(CARGO) test --locked --lib --bins --test suite
+	$(CARGO) test --locked --doc
+	$(CARGO) test --locked --test timing -- --test-threads=1
+
+test-extra: ## the store's contract against every Redis and Valkey version that is supported
+	$(PYTHON) tests/support/fetch_parts.py --all
+	@$(CARGO) test --locked --test suite -- --list store_contract | grep -q ': test$$' || \
+		{ echo 'test-extra: the suite has no test named store_contract' >&2; exit 1; } # cargo calls 0 tests a success
+	TALLYGATE_ALL_SERVERS=1 $(CARGO) test --locked --test suite store_contract
+
+soak: parts ## the timing tests, with faults that last as long as they did in the field
+	TALLYGATE_SOAK=1 $(CARGO) test --locked --release --test timing -- --test-threads=1
+
+lint: ## formatting, clippy and rustdoc, with warnings as errors
+	$(CARGO) fmt --check
+	$(CARGO) clippy --all-targets --locked -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --no-deps --locked
+
+fmt: ## format the Rust code
+	$(CARGO) fmt
+
+docs: ## build the API documentation, target/doc/tallygate/index.html
+	$(CARGO) doc --no-deps --locked
