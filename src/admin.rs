@@ -22,10 +22,7 @@ where
 {
     Router::new()
         .route("/livez", get(|| async { "alive\n" }))
-        .route(
-            "/readyz",
-            get(move || std::future::ready(readiness(&ready()))),
-        )
+        .route("/readyz", get(move || std::future::ready(readiness(&ready()))))
         .route(
             "/metrics",
             get(move || {
@@ -37,8 +34,7 @@ where
 
 /// One line a condition, so that a failing probe says why.
 fn readiness(conditions: &[(&'static str, bool)]) -> impl IntoResponse + use<> {
-    let line =
-        |(name, holds): &(&str, bool)| format!("{name} {}\n", if *holds { "ok" } else { "failed" });
+    let line = |(name, holds): &(&str, bool)| format!("{name} {}\n", if *holds { "ok" } else { "failed" });
     let ready = conditions.iter().all(|(_, holds)| *holds);
     let status = if ready {
         StatusCode::OK

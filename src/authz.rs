@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use envoy_types::pb::envoy::service::auth::v3::authorization_server::Authorization;
+use envoy_types::pb::envoy::service::auth::v3::authorization_server::{Authorization, AuthorizationServer};
 use envoy_types::pb::envoy::service::auth::v3::{CheckRequest, CheckResponse};
 use tonic::metadata::MetadataMap;
 use tonic::{Request, Response, Status};
@@ -39,18 +39,22 @@ pub struct Authz {
     metrics: Arc<Metrics>,
 }
 
-impl Authz {
-    pub fn new(
-        limiter: Arc<Limiter>,
-        settings: Arc<ArcSwap<AuthzSettings>>,
-        metrics: Arc<Metrics>,
-    ) -> Self {
-        Self {
-            limiter,
-            settings,
-            metrics,
-        }
-    }
+/// The largest CheckRequest that is read. Envoy's headers are far below it; only forwarded bodies, which we never ask
+/// for, come near.
+const MAX_MESSAGE: usize = 1024 * 1024;
+
+/// The service, ready to be served; `guard` belongs around it.
+pub fn service(
+    limiter: Arc<Limiter>,
+    settings: Arc<ArcSwap<AuthzSettings>>,
+    metrics: Arc<Metrics>,
+) -> AuthorizationServer<Authz> {
+    let authz = Authz {
+        limiter,
+        settings,
+        metrics,
+    };
+    AuthorizationServer::new(authz).max_decoding_message_size(MAX_MESSAGE)
 }
 
 #[tonic::async_trait]
@@ -63,10 +67,7 @@ impl Authorization for Authz {
         let view = request::View::of(&message);
         let attributes = view.attributes();
         let rules = self.limiter.rules();
-        let decision = self
-            .limiter
-            .check(&rules, &attributes, arrived + budget)
-            .await;
+        let decision = self.limiter.check(&rules, &attributes, arrived + budget).await;
         self.metrics.decided(&decision, clock::now() - arrived);
         Ok(Response::new(response::answer(
             &decision,
@@ -81,9 +82,7 @@ fn budget(configured: Duration, metadata: &MetadataMap) -> Duration {
     let timeout = metadata
         .get("grpc-timeout")
         .and_then(|value| grpc_timeout(value.to_str().ok()?));
-    timeout.map_or(configured, |timeout| {
-        configured.min(timeout.saturating_sub(WAY_BACK))
-    })
+    timeout.map_or(configured, |timeout| configured.min(timeout.saturating_sub(WAY_BACK)))
 }
 
 /// The header's value (gRPC over HTTP/2): at most eight digits and a unit.

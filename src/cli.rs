@@ -36,12 +36,7 @@ enum Command {
 #[derive(Args)]
 struct ConfigFile {
     /// The configuration file
-    #[arg(
-        long = "config",
-        short = 'c',
-        env = "TALLYGATE_CONFIG",
-        value_name = "FILE"
-    )]
+    #[arg(long = "config", short = 'c', env = "TALLYGATE_CONFIG", value_name = "FILE")]
     path: PathBuf,
 }
 
@@ -93,9 +88,7 @@ fn refused(invalid: &Invalid) -> ExitCode {
 
 /// A runtime for a command that talks to a server.
 fn runtime() -> Result<tokio::runtime::Runtime, ExitCode> {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     runtime.map_err(|error| {
         eprintln!("cannot start: {error}");
         ExitCode::from(exit::SOFTWARE)

@@ -92,10 +92,7 @@ pub struct Invalid {
 
 impl fmt::Display for Invalid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let lines = self
-            .problems
-            .iter()
-            .map(|problem| line(&self.file, problem));
+        let lines = self.problems.iter().map(|problem| line(&self.file, problem));
         f.write_str(&lines.collect::<Vec<_>>().join("\n"))
     }
 }

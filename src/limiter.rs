@@ -71,12 +71,7 @@ impl Limiter {
     }
 
     /// Decides one check by `deadline`.
-    pub async fn check<'r>(
-        &self,
-        rules: &'r Rules,
-        request: &Attributes<'r>,
-        deadline: Instant,
-    ) -> Decision<'r> {
+    pub async fn check<'r>(&self, rules: &'r Rules, request: &Attributes<'r>, deadline: Instant) -> Decision<'r> {
         let policy = match rules.find(request) {
             Found::Policy(policy) => policy,
             Found::Unmatched => {
@@ -85,9 +80,7 @@ impl Limiter {
             Found::AmbiguousPath => return Decision::without_policy(Verdict::AmbiguousPath),
         };
         match policy.plan(&rules.identity, request) {
-            Err(_) if policy.on_unidentified == OnUnidentified::Allow => {
-                Decision::of(policy, Verdict::Allowed(None))
-            }
+            Err(_) if policy.on_unidentified == OnUnidentified::Allow => Decision::of(policy, Verdict::Allowed(None)),
             Err(unidentified) => Decision::of(policy, Verdict::Unidentified(unidentified)),
             Ok(plan) => match Verdict::settle(&plan, self.take(&plan, deadline).await) {
                 Verdict::Failed(class) => self.failed(&plan, class),
@@ -104,12 +97,7 @@ impl Limiter {
             ))
         } else {
             // The store keeps the deadline itself; this one holds even if it did not.
-            let late = |_| {
-                Err(StoreError::new(
-                    FailureClass::Timeout,
-                    "the store overran its deadline",
-                ))
-            };
+            let late = |_| Err(StoreError::new(FailureClass::Timeout, "the store overran its deadline"));
             timeout_at(deadline, self.store.take(&plan.charges, 1, deadline))
                 .await
                 .unwrap_or_else(late)

@@ -11,7 +11,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use envoy_types::pb::envoy::service::auth::v3::authorization_server::AuthorizationServer;
 use tokio::sync::Notify;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -21,7 +20,7 @@ use tonic_health::ServingStatus;
 use self::health::Readiness;
 use self::listen::{Bound, Incoming};
 use crate::admin;
-use crate::authz::Authz;
+use crate::authz;
 use crate::authz::guard::GuardLayer;
 use crate::config::reload::Reloader;
 use crate::config::{Config, RedisSettings, StoreSettings};
@@ -32,9 +31,6 @@ use crate::store::memory::MemoryStore;
 use crate::store::redis::{BadUrl, Node, NodeSettings, RedisStore};
 use crate::telemetry::metrics::Metrics;
 
-/// The largest CheckRequest that is read. Envoy's headers are far below it; only forwarded bodies, which we never ask
-/// for, come near.
-const MAX_MESSAGE: usize = 1024 * 1024;
 /// Envoy cancels many checks at once when it times out; h2's own bound of 20 would close the connection.
 const MAX_PENDING_RESETS: usize = 4096;
 const SWEEP: Duration = Duration::from_secs(1);
@@ -58,12 +54,7 @@ pub enum ServeError {
 }
 
 /// Serves until `control.shutdown`. Returns when every check in flight was answered, or the drain time is over.
-pub async fn run(
-    config: Config,
-    file: PathBuf,
-    bound: Bound,
-    control: Control,
-) -> Result<(), ServeError> {
+pub async fn run(config: Config, file: PathBuf, bound: Bound, control: Control) -> Result<(), ServeError> {
     let Config {
         fixed,
         rules,
@@ -102,26 +93,20 @@ pub async fn run(
     tokio::spawn(background.run_until_cancelled_owned(admin::serve(bound.admin, pages)));
 
     let (health, health_service) = tonic_health::server::health_reporter();
-    health
-        .set_service_status("", ServingStatus::NotServing)
-        .await;
-    let check = AuthorizationServer::new(Authz::new(limiter, settings, Arc::clone(&metrics)));
+    health.set_service_status("", ServingStatus::NotServing).await;
+    let check = authz::service(limiter, settings, Arc::clone(&metrics));
     let router = Server::builder()
         .http2_max_pending_accept_reset_streams(Some(MAX_PENDING_RESETS))
         .http2_max_local_error_reset_streams(Some(MAX_PENDING_RESETS))
         .layer(GuardLayer::new(metrics))
-        .add_service(check.max_decoding_message_size(MAX_MESSAGE))
+        .add_service(check)
         .add_service(health_service);
     let stop_accepting = CancellationToken::new();
     let stopped = stop_accepting.clone().cancelled_owned();
     let (incoming, _socket) = bound.incoming.split();
     let serving = match incoming {
-        Incoming::Tcp(incoming) => {
-            tokio::spawn(router.serve_with_incoming_shutdown(incoming, stopped))
-        }
-        Incoming::Unix(incoming) => {
-            tokio::spawn(router.serve_with_incoming_shutdown(incoming, stopped))
-        }
+        Incoming::Tcp(incoming) => tokio::spawn(router.serve_with_incoming_shutdown(incoming, stopped)),
+        Incoming::Unix(incoming) => tokio::spawn(router.serve_with_incoming_shutdown(incoming, stopped)),
     };
 
     readiness.set_listening(true);
@@ -158,10 +143,9 @@ fn store(settings: &StoreSettings, shutdown: &CancellationToken) -> Result<Arc<d
                 *command_timeout,
             )))
         }
-        StoreSettings::Memory { max_counters } => Ok(Arc::new(MemoryStore::new(
-            *max_counters,
-            MonotonicClock::default(),
-        ))),
+        StoreSettings::Memory { max_counters } => {
+            Ok(Arc::new(MemoryStore::new(*max_counters, MonotonicClock::default())))
+        }
     }
 }
 

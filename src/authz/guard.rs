@@ -155,21 +155,14 @@ mod tests {
     async fn a_panic_of_check_is_an_answer_and_is_counted() {
         let (response, metrics) = guarded(CHECK, || async { panic!("a fault of ours") }).await;
         assert!(is_ok(&response));
-        assert!(
-            metrics
-                .render()
-                .contains("tallygate_guard_total{cause=\"panic\"} 1")
-        );
+        assert!(metrics.render().contains("tallygate_guard_total{cause=\"panic\"} 1"));
     }
 
     #[tokio::test]
     async fn every_grpc_error_of_check_is_an_answer() {
         for code in 1..=16 {
             let status = Status::new(Code::from_i32(code), "inner");
-            let (response, _) = guarded(CHECK, move || {
-                std::future::ready(Ok(status.clone().into_http()))
-            })
-            .await;
+            let (response, _) = guarded(CHECK, move || std::future::ready(Ok(status.clone().into_http()))).await;
             assert!(is_ok(&response), "{code}");
         }
     }
@@ -177,8 +170,6 @@ mod tests {
     #[tokio::test]
     async fn other_methods_answer_for_themselves() {
         let status = || std::future::ready(Ok(Status::unimplemented("no such method").into_http()));
-        assert!(!is_ok(
-            &guarded("/grpc.health.v1.Health/Watch", status).await.0
-        ));
+        assert!(!is_ok(&guarded("/grpc.health.v1.Health/Watch", status).await.0));
     }
 }

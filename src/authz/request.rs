@@ -4,9 +4,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::LazyLock;
 
-use envoy_types::pb::envoy::config::core::v3::{
-    Metadata as EnvoyMetadata, address, socket_address,
-};
+use envoy_types::pb::envoy::config::core::v3::{Metadata as EnvoyMetadata, address, socket_address};
 use envoy_types::pb::envoy::service::auth::v3::attribute_context::{HttpRequest, Peer};
 use envoy_types::pb::envoy::service::auth::v3::{AttributeContext, CheckRequest};
 use envoy_types::pb::google::protobuf::value::Kind;
@@ -28,8 +26,7 @@ impl<'a> View<'a> {
     pub fn of(message: &'a CheckRequest) -> Self {
         let context = message.attributes.as_ref();
         let http = context.and_then(|context| context.request.as_ref()?.http.as_ref());
-        let metadata =
-            ForwardedMetadata(context.and_then(|context| context.metadata_context.as_ref()));
+        let metadata = ForwardedMetadata(context.and_then(|context| context.metadata_context.as_ref()));
         Self {
             context,
             http,
@@ -46,9 +43,7 @@ impl<'a> View<'a> {
             headers: self.headers(),
             source: source.and_then(peer_address),
             principal: source.map_or("", |source| &source.principal),
-            route: self
-                .context
-                .map_or(&*NOTHING, |context| &context.context_extensions),
+            route: self.context.map_or(&*NOTHING, |context| &context.context_extensions),
             metadata: &self.metadata,
         }
     }
@@ -56,9 +51,7 @@ impl<'a> View<'a> {
     /// Who gets the answer: Envoy makes a gRPC reply for these content types, compared as Envoy compares them.
     pub fn caller(&self) -> Caller {
         match self.headers().single("content-type") {
-            Ok(Some(t)) if t == "application/grpc" || t.starts_with("application/grpc+") => {
-                Caller::Grpc
-            }
+            Ok(Some(t)) if t == "application/grpc" || t.starts_with("application/grpc+") => Caller::Grpc,
             _ => Caller::Http,
         }
     }
@@ -67,19 +60,15 @@ impl<'a> View<'a> {
         let Some(http) = self.http else {
             return Headers::default();
         };
-        let lines = http
-            .header_map
-            .iter()
-            .flat_map(|map| &map.headers)
-            .map(|line| {
-                // Envoy puts the value into one of the two, by its `encode_raw_headers`.
-                let value = if line.raw_value.is_empty() {
-                    line.value.as_bytes()
-                } else {
-                    &line.raw_value
-                };
-                (line.key.as_str(), value)
-            });
+        let lines = http.header_map.iter().flat_map(|map| &map.headers).map(|line| {
+            // Envoy puts the value into one of the two, by its `encode_raw_headers`.
+            let value = if line.raw_value.is_empty() {
+                line.value.as_bytes()
+            } else {
+                &line.raw_value
+            };
+            (line.key.as_str(), value)
+        });
         Headers {
             joined: Some(&http.headers),
             lines: lines.collect(),
@@ -90,9 +79,7 @@ impl<'a> View<'a> {
 /// The peer's address; `None` for a Unix socket, an internal listener, or text that is no address.
 fn peer_address(peer: &Peer) -> Option<IpAddr> {
     match peer.address.as_ref()?.address.as_ref()? {
-        address::Address::SocketAddress(socket)
-            if socket.protocol == socket_address::Protocol::Tcp as i32 =>
-        {
+        address::Address::SocketAddress(socket) if socket.protocol == socket_address::Protocol::Tcp as i32 => {
             socket.address.parse().ok()
         }
         _ => None,
@@ -123,9 +110,7 @@ impl Metadata for ForwardedMetadata<'_> {
 
 #[cfg(test)]
 mod tests {
-    use envoy_types::pb::envoy::config::core::v3::{
-        Address, HeaderMap, HeaderValue, Pipe, SocketAddress,
-    };
+    use envoy_types::pb::envoy::config::core::v3::{Address, HeaderMap, HeaderValue, Pipe, SocketAddress};
     use envoy_types::pb::envoy::service::auth::v3::attribute_context;
 
     use super::*;
@@ -164,9 +149,7 @@ mod tests {
             raw_value: raw.to_vec(),
         };
         for line in [line("ada", b""), line("", b"ada")] {
-            let header_map = Some(HeaderMap {
-                headers: vec![line],
-            });
+            let header_map = Some(HeaderMap { headers: vec![line] });
             let message = with_http(HttpRequest {
                 header_map,
                 ..Default::default()
@@ -201,9 +184,7 @@ mod tests {
     fn only_a_tcp_peer_has_an_address() {
         let from = |address| {
             let peer = Peer {
-                address: Some(Address {
-                    address: Some(address),
-                }),
+                address: Some(Address { address: Some(address) }),
                 ..Default::default()
             };
             peer_address(&peer)
@@ -241,10 +222,7 @@ mod tests {
     fn claims_are_found_at_their_path_and_keep_their_type() {
         let value = |kind| Value { kind: Some(kind) };
         let object = |fields: Vec<(&str, Value)>| Struct {
-            fields: fields
-                .into_iter()
-                .map(|(key, value)| (key.to_owned(), value))
-                .collect(),
+            fields: fields.into_iter().map(|(key, value)| (key.to_owned(), value)).collect(),
         };
         let payload = object(vec![
             ("sub", value(Kind::StringValue("ada".into()))),

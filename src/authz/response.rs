@@ -8,9 +8,7 @@ mod metadata;
 
 use envoy_types::pb::envoy::config::core::v3::HeaderValueOption;
 use envoy_types::pb::envoy::service::auth::v3::check_response::HttpResponse;
-use envoy_types::pb::envoy::service::auth::v3::{
-    CheckResponse, DeniedHttpResponse, OkHttpResponse,
-};
+use envoy_types::pb::envoy::service::auth::v3::{CheckResponse, DeniedHttpResponse, OkHttpResponse};
 use envoy_types::pb::envoy::r#type::v3::HttpStatus;
 use envoy_types::pb::google::rpc::Status;
 
@@ -91,9 +89,7 @@ pub fn answer(decision: &Decision<'_>, caller: Caller, answers: &Answers) -> Che
             denied(code::RESOURCE_EXHAUSTED, 429, headers, body)
         }
         Verdict::Unidentified(_) => match decision.policy.map(|policy| policy.on_unidentified) {
-            Some(OnUnidentified::Deny(DenyStatus::Forbidden)) => {
-                forbidden("no verified identity\n")
-            }
+            Some(OnUnidentified::Deny(DenyStatus::Forbidden)) => forbidden("no verified identity\n"),
             _ => denied(
                 code::UNAUTHENTICATED,
                 401,
@@ -142,12 +138,7 @@ fn allowed(headers: HeaderList) -> (i32, HttpResponse) {
 }
 
 fn forbidden(body: &str) -> (i32, HttpResponse) {
-    denied(
-        code::PERMISSION_DENIED,
-        403,
-        HeaderList::default(),
-        body.to_owned(),
-    )
+    denied(code::PERMISSION_DENIED, 403, HeaderList::default(), body.to_owned())
 }
 
 fn denied(code: i32, status: i32, headers: HeaderList, body: String) -> (i32, HttpResponse) {

@@ -17,10 +17,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
         Ok(config) => {
             let count = config.rules.policies.len();
             let plural = if count == 1 { "policy" } else { "policies" };
-            println!(
-                "{}: valid, {count} {plural}",
-                arguments.config.path.display()
-            );
+            println!("{}: valid, {count} {plural}", arguments.config.path.display());
             ExitCode::SUCCESS
         }
         Err(code) => code,

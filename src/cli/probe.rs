@@ -73,16 +73,8 @@ async fn ask(arguments: Arguments) -> Result<ExitCode, String> {
             .await
             .map_err(|status| format!("health: {}", status.message()));
     }
-    let asked = AuthorizationClient::new(channel)
-        .check(request(arguments))
-        .await;
-    let reply = asked.map_err(|status| {
-        format!(
-            "the check ended with gRPC {}: {}",
-            status.code(),
-            status.message()
-        )
-    })?;
+    let asked = AuthorizationClient::new(channel).check(request(arguments)).await;
+    let reply = asked.map_err(|status| format!("the check ended with gRPC {}: {}", status.code(), status.message()))?;
     Ok(show(&reply.into_inner()))
 }
 
@@ -145,10 +137,9 @@ fn request(arguments: Arguments) -> CheckRequest {
 fn show(reply: &CheckResponse) -> ExitCode {
     let (status, headers) = match &reply.http_response {
         Some(HttpResponse::OkResponse(ok)) => (200, &ok.response_headers_to_add),
-        Some(HttpResponse::DeniedResponse(no) | HttpResponse::ErrorResponse(no)) => (
-            no.status.as_ref().map_or(403, |status| status.code),
-            &no.headers,
-        ),
+        Some(HttpResponse::DeniedResponse(no) | HttpResponse::ErrorResponse(no)) => {
+            (no.status.as_ref().map_or(403, |status| status.code), &no.headers)
+        }
         None => {
             println!("the sidecar sent an empty answer");
             return ExitCode::from(exit::SOFTWARE);

@@ -35,8 +35,7 @@ pub fn load(path: &Path, secret: Option<&Secret>) -> Result<Config, Vec<Problem>
             "has {length} bytes, more than the {MAX_FILE_LEN} that a configuration may have"
         )));
     }
-    let source =
-        std::fs::read_to_string(path).map_err(|error| whole(format!("cannot be read: {error}")))?;
+    let source = std::fs::read_to_string(path).map_err(|error| whole(format!("cannot be read: {error}")))?;
     let root = tree::parse(&source).map_err(|error| {
         vec![Problem {
             at: error.at,
@@ -61,40 +60,32 @@ fn config(root: &Field<'_>, running: Option<&Secret>) -> Option<Config> {
     let secret = file.required("hmac").and_then(|hmac| server::secret(&hmac));
     // Without a secret nothing can be keyed; a stand-in lets the policies be read and their problems be found.
     let stand_in = || Secret::read([0; Secret::MIN_LEN]).ok();
-    let in_use = running
-        .cloned()
-        .or_else(|| secret.clone())
-        .or_else(stand_in)?;
+    let in_use = running.cloned().or_else(|| secret.clone()).or_else(stand_in)?;
     let decision_budget = budget(file.optional("decision_budget"));
     let prefix = match file.optional("key_prefix") {
         Some(field) => field.parse(Prefix::parse),
         None => Some(Prefix::default()),
     };
     let rails = policies::rails(file.optional("guard_rails"));
-    let identity = file.optional("identity").map_or_else(
-        || Some(Default::default()),
-        |field| identity::sources(&field),
-    );
+    let identity = file
+        .optional("identity")
+        .map_or_else(|| Some(Default::default()), |field| identity::sources(&field));
     let answers = answers(file.optional("answers"));
-    let policies = file
-        .required("policies")
-        .zip(prefix)
-        .and_then(|(field, prefix)| {
-            let known = identity.clone().unwrap_or_default();
-            policies::policies(
-                &field,
-                &policies::Around {
-                    prefix,
-                    rails,
-                    identity: known,
-                    secret: in_use.clone(),
-                },
-            )
-        });
+    let policies = file.required("policies").zip(prefix).and_then(|(field, prefix)| {
+        let known = identity.clone().unwrap_or_default();
+        policies::policies(
+            &field,
+            &policies::Around {
+                prefix,
+                rails,
+                identity: known,
+                secret: in_use.clone(),
+            },
+        )
+    });
     let fixed_answer = |key, default| {
         let choices = [("allow", Answer::Allow), ("deny", Answer::Deny)];
-        file.optional(key)
-            .map_or(Some(default), |field| field.choice(&choices))
+        file.optional(key).map_or(Some(default), |field| field.choice(&choices))
     };
     let unmatched = fixed_answer("unmatched", Answer::Allow);
     let ambiguous_path = fixed_answer("ambiguous_path", Answer::Deny);
@@ -152,14 +143,10 @@ fn answers(field: Option<Field<'_>>) -> Option<Answers> {
     ];
     let ratelimit_fields = section
         .optional("ratelimit_fields")
-        .map_or(Some(default.ratelimit_fields), |field| {
-            field.choice(&fields)
-        });
+        .map_or(Some(default.ratelimit_fields), |field| field.choice(&fields));
     let stop = section
         .optional("stop_retries_on_failure")
-        .map_or(Some(default.stop_retries_on_failure), |field| {
-            field.boolean()
-        });
+        .map_or(Some(default.stop_retries_on_failure), |field| field.boolean());
     section.finish();
     Some(Answers {
         ratelimit_fields: ratelimit_fields?,

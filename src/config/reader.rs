@@ -40,10 +40,7 @@ impl Findings {
             list.sort_by_key(|problem| problem.at);
             list
         };
-        (
-            sorted(self.problems.into_inner()),
-            sorted(self.warnings.into_inner()),
-        )
+        (sorted(self.problems.into_inner()), sorted(self.warnings.into_inner()))
     }
 
     pub fn add(&self, problem: Problem) {
@@ -168,9 +165,7 @@ impl<'n> Field<'n> {
         match &self.node.value {
             Value::Text(text) => Some(text),
             Value::Number(text) => {
-                self.problem(format!(
-                    "found the number {text}, wanted a text: write \"{text}\""
-                ));
+                self.problem(format!("found the number {text}, wanted a text: write \"{text}\""));
                 None
             }
             _ => self.wanted("a text"),
@@ -190,8 +185,7 @@ impl<'n> Field<'n> {
         let Value::Number(text) = &self.node.value else {
             return self.wanted("a whole number");
         };
-        let plain =
-            text.bytes().all(|b| b.is_ascii_digit()) && (text == "0" || !text.starts_with('0'));
+        let plain = text.bytes().all(|b| b.is_ascii_digit()) && (text == "0" || !text.starts_with('0'));
         match text.parse() {
             Ok(number) if plain => Some(number),
             _ => self.wanted("a whole number in plain digits, like 1000"),
@@ -305,11 +299,7 @@ impl<'n> Section<'n> {
                 .max_by(|a, b| likeness(a, &key.text).total_cmp(&likeness(b, &key.text)));
             let text = match nearest.filter(|near| likeness(near, &key.text) > 0.7) {
                 Some(near) => format!("unknown key {:?}: did you mean {near:?}?", key.text),
-                None => format!(
-                    "unknown key {:?}: known here are {}",
-                    key.text,
-                    asked.join(", ")
-                ),
+                None => format!("unknown key {:?}: known here are {}", key.text, asked.join(", ")),
             };
             self.findings.add(Problem {
                 at: Some(key.at),

@@ -31,11 +31,7 @@ impl Reloader {
         settings: &Arc<ArcSwap<AuthzSettings>>,
         metrics: &Arc<Metrics>,
     ) -> Self {
-        let (limiter, settings, metrics) = (
-            Arc::clone(limiter),
-            Arc::clone(settings),
-            Arc::clone(metrics),
-        );
+        let (limiter, settings, metrics) = (Arc::clone(limiter), Arc::clone(settings), Arc::clone(metrics));
         Self {
             file,
             secret,
@@ -54,16 +50,10 @@ impl Reloader {
                     tracing::warn!("{}", line(&self.file, warning));
                 }
                 for setting in config.fixed.changed_from(&self.fixed) {
-                    tracing::warn!(
-                        setting,
-                        "changed in the file, and takes effect only with a restart"
-                    );
+                    tracing::warn!(setting, "changed in the file, and takes effect only with a restart");
                 }
                 if config.secret.fingerprint() != self.secret.fingerprint() {
-                    tracing::warn!(
-                        setting = "hmac",
-                        "changed, and takes effect only with a restart"
-                    );
+                    tracing::warn!(setting = "hmac", "changed, and takes effect only with a restart");
                 }
                 self.limiter.swap(config.rules);
                 self.settings.store(Arc::new(config.authz));

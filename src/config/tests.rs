@@ -134,10 +134,7 @@ fn odd_and_out_of_range_numbers_are_refused() {
 #[test]
 fn names_are_texts() {
     assert_eq!(
-        load(&VALID.replace("name: orders", "name: no"))
-            .unwrap()
-            .rules
-            .policies[0]
+        load(&VALID.replace("name: orders", "name: no")).unwrap().rules.policies[0]
             .name
             .as_str(),
         "no"
@@ -181,16 +178,8 @@ fn mistakes_in_yaml_do_not_pass() {
 #[test]
 fn what_can_never_work_is_refused() {
     for (from, to, wanted) in [
-        (
-            "  - name: orders",
-            "  - name: orders\n    match: {}",
-            "no condition",
-        ),
-        (
-            "store: {",
-            "store: { memory: {},",
-            "found 2 of redis, memory",
-        ),
+        ("  - name: orders", "  - name: orders\n    match: {}", "no condition"),
+        ("store: {", "store: { memory: {},", "found 2 of redis, memory"),
         (
             "[{ route: tenant }]",
             "[{ route: tenant }, { route: tenant }]",
@@ -207,11 +196,7 @@ fn what_can_never_work_is_refused() {
             "secret_env: TALLYGATE_NO_SUCH_VARIABLE",
             "is not set",
         ),
-        (
-            "per: [tenant]",
-            "per: [tenant, tenant]",
-            "stands here twice",
-        ),
+        ("per: [tenant]", "per: [tenant, tenant]", "stands here twice"),
         ("per: [tenant]", "per: tenant", "wanted a list"),
     ] {
         let found = problems(from, to);
@@ -220,10 +205,7 @@ fn what_can_never_work_is_refused() {
     let policy = &VALID[VALID.find("  - name").unwrap()..];
     let twice = format!("{VALID}{}", policy.replace("orders", "other"));
     assert!(
-        load(&twice)
-            .err()
-            .unwrap()
-            .contains("is never reached: policy orders"),
+        load(&twice).err().unwrap().contains("is never reached: policy orders"),
         "{twice}"
     );
 }
@@ -244,11 +226,7 @@ fn the_secret_in_use_stays_until_a_restart() {
     let folder = tempfile::tempdir().unwrap();
     let secret = folder.path().join("hmac.key");
     let file = folder.path().join("t.yaml");
-    fs::write(
-        &file,
-        VALID.replace("SECRET", &secret.display().to_string()),
-    )
-    .unwrap();
+    fs::write(&file, VALID.replace("SECRET", &secret.display().to_string())).unwrap();
     let key = |config: &Config| {
         let template = &config.rules.policies[0].limits[0].key;
         template.key(std::iter::empty(), std::iter::empty()).text

@@ -101,13 +101,7 @@ fn node(raw: Spanned<Raw>, source: &str) -> Node {
         Raw::Map(entries) => {
             let entry = |(key, value): (Spanned<String>, _)| {
                 let at = place(&key);
-                (
-                    Key {
-                        at,
-                        text: key.value,
-                    },
-                    node(value, source),
-                )
+                (Key { at, text: key.value }, node(value, source))
             };
             Value::Map(entries.into_iter().map(entry).collect())
         }
@@ -117,9 +111,7 @@ fn node(raw: Spanned<Raw>, source: &str) -> Node {
 
 /// The text of a number, from the source. Where the library kept no bytes, a text that no number looks like.
 fn typed(span: serde_yaml::Span, source: &str) -> String {
-    let start = span
-        .byte_offset()
-        .and_then(|start| usize::try_from(start).ok());
+    let start = span.byte_offset().and_then(|start| usize::try_from(start).ok());
     let len = span.byte_len().and_then(|len| usize::try_from(len).ok());
     let range = start
         .zip(len)
@@ -210,11 +202,7 @@ mod tests {
                 ..
             }) => format!("{:?}", entries[0].1.value),
             Ok(other) => format!("{:?}", other.value),
-            Err(error) => format!(
-                "{:?}: {}",
-                error.at.map(|at| (at.line, at.column)),
-                error.text
-            ),
+            Err(error) => format!("{:?}: {}", error.at.map(|at| (at.line, at.column)), error.text),
         }
     }
 
@@ -267,10 +255,7 @@ mod tests {
     fn an_alias_bomb_is_refused_at_once() {
         let mut bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
         for i in 1..50 {
-            bomb += &format!(
-                "a{i}: &a{i} [{}]\n",
-                vec![format!("*a{}", i - 1); 10].join(", ")
-            );
+            bomb += &format!("a{i}: &a{i} [{}]\n", vec![format!("*a{}", i - 1); 10].join(", "));
         }
         assert!(parse(&bomb).is_err());
     }

@@ -52,20 +52,14 @@ mod tests {
         assert_eq!(bytes("203.0.113.7", 64), [4, 32, 203, 0, 113, 7]);
         assert_eq!(bytes("::ffff:203.0.113.7", 64), bytes("203.0.113.7", 64));
         assert_eq!(bytes("::ffff:cb00:7107", 1), bytes("203.0.113.7", 64));
-        assert_eq!(
-            bytes("2001:DB8:0:0:0:0:0:1", 128),
-            bytes("2001:db8::1", 128)
-        );
+        assert_eq!(bytes("2001:DB8:0:0:0:0:0:1", 128), bytes("2001:db8::1", 128));
         assert_ne!(bytes("2001:db8::1.2.3.4", 128), bytes("1.2.3.4", 128));
         assert_ne!(bytes("203.0.113.7", 64), bytes("203.0.113.8", 64));
     }
 
     #[test]
     fn a_prefix_joins_a_site_and_nothing_beyond_it() {
-        assert_eq!(
-            bytes("2001:db8:1:2::a", 64),
-            bytes("2001:db8:1:2:ffff::b", 64)
-        );
+        assert_eq!(bytes("2001:db8:1:2::a", 64), bytes("2001:db8:1:2:ffff::b", 64));
         assert_ne!(bytes("2001:db8:1:2::a", 64), bytes("2001:db8:1:3::a", 64));
         assert_ne!(
             bytes("2001:db8:1:2::", 64),

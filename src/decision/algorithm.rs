@@ -253,11 +253,7 @@ mod tests {
         let judged = judge(&[demand(window(10), None), demand(window(3), None)], 0, 7).unwrap();
         assert_eq!(judged.admitted, 3);
         assert_eq!(
-            judged
-                .admissions
-                .iter()
-                .map(|a| a.remaining)
-                .collect::<Vec<_>>(),
+            judged.admissions.iter().map(|a| a.remaining).collect::<Vec<_>>(),
             [7, 0]
         );
     }
@@ -268,11 +264,7 @@ mod tests {
             count: 1,
             expires_at_ms: 1_000_000,
         });
-        let judged = judge(
-            &[demand(window(10), None), demand(window(3), Some(&stray))],
-            0,
-            1,
-        );
+        let judged = judge(&[demand(window(10), None), demand(window(3), Some(&stray))], 0, 1);
         assert_eq!(judged, Err((1, Foreign::ExpiryTooFar)));
     }
 }

@@ -68,10 +68,7 @@ impl<'a> Headers<'a> {
             Some(value) if value.contains('!') => return Err(HeaderFault::Lossy),
             other => other.map(String::as_str),
         };
-        let mut lines = self
-            .lines
-            .iter()
-            .filter(|(line, _)| line.eq_ignore_ascii_case(name));
+        let mut lines = self.lines.iter().filter(|(line, _)| line.eq_ignore_ascii_case(name));
         let line = match lines.next() {
             Some((_, bytes)) => Some(std::str::from_utf8(bytes).map_err(|_| HeaderFault::Lossy)?),
             None => None,

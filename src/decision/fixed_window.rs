@@ -6,9 +6,7 @@
 //!
 //! Times are whole milliseconds of the store's clock. The Lua twin is `lua/fixed_window.lua`.
 
-use super::algorithm::{
-    Admission, CLOCK_TOLERANCE_MS, Foreign, HARD_MAX_LIMIT, HARD_MAX_WINDOW_MS,
-};
+use super::algorithm::{Admission, CLOCK_TOLERANCE_MS, Foreign, HARD_MAX_LIMIT, HARD_MAX_WINDOW_MS};
 
 /// The rule's numbers, valid by construction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,9 +65,7 @@ impl FixedWindow {
     /// stepped back within the tolerance explains it.
     pub fn stand(self, state: Option<State>, now_us: u64) -> Result<Standing, Foreign> {
         let now_ms = now_us / 1000;
-        if state
-            .is_some_and(|state| state.expires_at_ms > now_ms + self.window_ms + CLOCK_TOLERANCE_MS)
-        {
+        if state.is_some_and(|state| state.expires_at_ms > now_ms + self.window_ms + CLOCK_TOLERANCE_MS) {
             return Err(Foreign::ExpiryTooFar);
         }
         Ok(Standing {
@@ -135,15 +131,9 @@ mod tests {
     use super::*;
 
     /// limit 3, window 10 s, seen at `now_ms` with one request of cost 1: fits, remaining, retry, reset.
-    fn stand(
-        state: Option<(u64, u64)>,
-        now_ms: u64,
-    ) -> Result<(u64, u64, Option<u64>, u64), Foreign> {
+    fn stand(state: Option<(u64, u64)>, now_ms: u64) -> Result<(u64, u64, Option<u64>, u64), Foreign> {
         let rule = FixedWindow::try_new(3, 10_000).unwrap();
-        let state = state.map(|(count, expires_at_ms)| State {
-            count,
-            expires_at_ms,
-        });
+        let state = state.map(|(count, expires_at_ms)| State { count, expires_at_ms });
         let standing = rule.stand(state, now_ms * 1000)?;
         let admission = standing.admission(1);
         Ok((
@@ -159,10 +149,7 @@ mod tests {
         //                 stored          now        fits remaining retry      reset
         assert_eq!(stand(None, /*      */ 5_000), Ok((3, 3, Some(0), 0)));
         assert_eq!(stand(Some((1, 15_000)), 5_000), Ok((2, 2, Some(0), 10_000)));
-        assert_eq!(
-            stand(Some((3, 15_000)), 5_000),
-            Ok((0, 0, Some(10_000), 10_000))
-        );
+        assert_eq!(stand(Some((3, 15_000)), 5_000), Ok((0, 0, Some(10_000), 10_000)));
         assert_eq!(stand(Some((3, 15_000)), 14_999), Ok((0, 0, Some(1), 1)));
         assert_eq!(stand(Some((3, 15_000)), 15_000), Ok((3, 3, Some(0), 0)));
         assert_eq!(stand(Some((3, 15_000)), 99_000), Ok((3, 3, Some(0), 0)));
@@ -170,37 +157,25 @@ mod tests {
 
     #[test]
     fn a_lowered_limit_leaves_no_room_and_is_no_failure() {
-        assert_eq!(
-            stand(Some((40, 15_000)), 5_000),
-            Ok((0, 0, Some(10_000), 10_000))
-        );
+        assert_eq!(stand(Some((40, 15_000)), 5_000), Ok((0, 0, Some(10_000), 10_000)));
     }
 
     // RL-10: up to the tolerance a later end is a clock that stepped back; beyond it, somebody else's key.
     #[test]
     fn an_end_past_its_bound_is_clamped_or_foreign() {
-        assert_eq!(
-            stand(Some((3, 16_000)), 5_000),
-            Ok((0, 0, Some(10_000), 10_000))
-        );
+        assert_eq!(stand(Some((3, 16_000)), 5_000), Ok((0, 0, Some(10_000), 10_000)));
         assert_eq!(stand(Some((3, 16_001)), 5_000), Err(Foreign::ExpiryTooFar));
     }
 
     #[test]
     fn a_cost_above_the_limit_never_passes() {
         let standing = FixedWindow::try_new(3, 10).unwrap().stand(None, 0).unwrap();
-        assert_eq!(
-            (standing.fits(4), standing.admission(4).retry_after_ms),
-            (0, None)
-        );
+        assert_eq!((standing.fits(4), standing.admission(4).retry_after_ms), (0, None));
     }
 
     #[test]
     fn the_first_allowed_request_starts_the_window() {
-        let mut standing = FixedWindow::try_new(3, 10_000)
-            .unwrap()
-            .stand(None, 5_000_999)
-            .unwrap();
+        let mut standing = FixedWindow::try_new(3, 10_000).unwrap().stand(None, 5_000_999).unwrap();
         standing.take(2);
         assert_eq!(
             standing.state(),
@@ -215,10 +190,7 @@ mod tests {
     #[test]
     fn numbers_outside_the_hard_ends_do_not_make_a_rule() {
         assert_eq!(FixedWindow::try_new(0, 1), Err(BadFixedWindow::Limit));
-        assert_eq!(
-            FixedWindow::try_new(HARD_MAX_LIMIT + 1, 1),
-            Err(BadFixedWindow::Limit)
-        );
+        assert_eq!(FixedWindow::try_new(HARD_MAX_LIMIT + 1, 1), Err(BadFixedWindow::Limit));
         assert_eq!(FixedWindow::try_new(1, 0), Err(BadFixedWindow::Window));
         assert_eq!(
             FixedWindow::try_new(1, HARD_MAX_WINDOW_MS + 1),

@@ -107,10 +107,7 @@ impl Source {
                 namespace: namespace.into(),
                 payload: payload.into(),
                 claim: claim.iter().map(|step| step.as_str().into()).collect(),
-                issuers: issuers
-                    .iter()
-                    .map(|issuer| issuer.as_str().into())
-                    .collect(),
+                issuers: issuers.iter().map(|issuer| issuer.as_str().into()).collect(),
             },
         }
     }
@@ -152,11 +149,7 @@ impl Source {
         matches!(self.origin, Origin::Address)
     }
 
-    fn ask<'a>(
-        &'a self,
-        request: &Attributes<'a>,
-        prefix: Ipv6Prefix,
-    ) -> Result<Evidence<'a>, Missing> {
+    fn ask<'a>(&'a self, request: &Attributes<'a>, prefix: Ipv6Prefix) -> Result<Evidence<'a>, Missing> {
         let mut issuer = "";
         let value = match &self.origin {
             Origin::Jwt {
@@ -166,21 +159,13 @@ impl Source {
                 issuers,
             } => {
                 issuer = jwt_issuer(request, namespace, payload, issuers)?;
-                let path: Vec<&str> = std::iter::once(&**payload)
-                    .chain(claim.iter().map(|s| &**s))
-                    .collect();
-                match request
-                    .metadata
-                    .claim(namespace, &path)
-                    .ok_or(Missing::Absent)?
-                {
+                let path: Vec<&str> = std::iter::once(&**payload).chain(claim.iter().map(|s| &**s)).collect();
+                match request.metadata.claim(namespace, &path).ok_or(Missing::Absent)? {
                     Claim::Text(text) => bounded(text).ok_or(Missing::BadClaim)?.into(),
                     Claim::Number(_) | Claim::Other => return Err(Missing::BadClaim),
                 }
             }
-            Origin::Mtls(domain) if domain.owns(request.principal) => {
-                request.principal.as_bytes().into()
-            }
+            Origin::Mtls(domain) if domain.owns(request.principal) => request.principal.as_bytes().into(),
             Origin::Mtls(_) => return Err(Missing::Absent),
             Origin::Address => {
                 let address = request.source.ok_or(Missing::Absent)?;
@@ -228,9 +213,7 @@ fn jwt_issuer<'a>(
 }
 
 fn bounded(text: &str) -> Option<&[u8]> {
-    (1..=MAX_VALUE_LEN)
-        .contains(&text.len())
-        .then_some(text.as_bytes())
+    (1..=MAX_VALUE_LEN).contains(&text.len()).then_some(text.as_bytes())
 }
 
 /// Where each part is looked for, in order.
@@ -243,11 +226,7 @@ pub struct IdentitySources {
 
 impl IdentitySources {
     /// The evidence of one part: the first source that yields, unless one before it is refused.
-    pub fn find<'a>(
-        &'a self,
-        part: Part,
-        request: &Attributes<'a>,
-    ) -> Result<Evidence<'a>, Missing> {
+    pub fn find<'a>(&'a self, part: Part, request: &Attributes<'a>) -> Result<Evidence<'a>, Missing> {
         let sources = match part {
             Part::Tenant => &self.tenant,
             Part::Subject => &self.subject,

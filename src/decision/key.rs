@@ -38,10 +38,7 @@ pub struct Secret(Zeroizing<Vec<u8>>);
 
 /// Why bytes are not a [`Secret`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "the HMAC secret has {found} bytes and needs at least {}",
-    Secret::MIN_LEN
-)]
+#[error("the HMAC secret has {found} bytes and needs at least {}", Secret::MIN_LEN)]
 pub struct ShortSecret {
     pub found: usize,
 }
@@ -178,10 +175,7 @@ impl KeyTemplate {
 
     /// The length of every key that this template makes, in bytes.
     pub fn key_len(&self) -> usize {
-        let tag_and_name = self
-            .joint
-            .as_ref()
-            .map_or(0, |(limit, _)| 16 + 2 + 1 + limit.len() + 1);
+        let tag_and_name = self.joint.as_ref().map_or(0, |(limit, _)| 16 + 2 + 1 + limit.len() + 1);
         self.head.len() + tag_and_name + 64
     }
 }

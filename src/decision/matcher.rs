@@ -34,15 +34,11 @@ pub enum BadPattern {
     Relative,
     #[error("a path is written in its normal form, as requests are compared: write {0:?}")]
     NotNormal(String),
-    #[error(
-        "a path holds no '?' or '#', no encoded '/' and no '\\': such a request can never match"
-    )]
+    #[error("a path holds no '?' or '#', no encoded '/' and no '\\': such a request can never match")]
     Unmatchable,
     #[error("a template's segment is a literal or '{{name}}' as a whole")]
     Segment,
-    #[error(
-        "a host is a lower-case name without scheme, port or path, perhaps with a leading '*.'"
-    )]
+    #[error("a host is a lower-case name without scheme, port or path, perhaps with a leading '*.'")]
     Host,
 }
 
@@ -54,18 +50,13 @@ impl PathPattern {
     pub fn prefix(text: &str) -> Result<Self, BadPattern> {
         // `/orders/` as a prefix means the same requests as `/orders`, and the shorter form meets the bare path too.
         let text = normal(text)?;
-        Ok(Self::Prefix(
-            text.strip_suffix('/').unwrap_or(&text).to_owned(),
-        ))
+        Ok(Self::Prefix(text.strip_suffix('/').unwrap_or(&text).to_owned()))
     }
 
     pub fn template(text: &str) -> Result<Self, BadPattern> {
         let text = normal(text)?;
         let segments = text.split('/').skip(1).map(|segment| {
-            match segment
-                .strip_prefix('{')
-                .and_then(|rest| rest.strip_suffix('}'))
-            {
+            match segment.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')) {
                 Some(name) if !name.is_empty() && !name.contains(['{', '}']) => Ok(None),
                 None if !segment.contains(['{', '}']) => Ok(Some(segment.to_owned())),
                 _ => Err(BadPattern::Segment),
@@ -117,11 +108,8 @@ pub enum HostPattern {
 
 impl HostPattern {
     pub fn parse(text: &str) -> Result<Self, BadPattern> {
-        let (name, below) = text
-            .strip_prefix("*.")
-            .map_or((text, false), |rest| (rest, true));
-        let allowed =
-            |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b".-_[]:".contains(&b);
+        let (name, below) = text.strip_prefix("*.").map_or((text, false), |rest| (rest, true));
+        let allowed = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b".-_[]:".contains(&b);
         let port_free = name.starts_with('[') || !name.contains(':');
         if name.is_empty() || name.len() > 253 || !name.bytes().all(allowed) || !port_free {
             return Err(BadPattern::Host);
@@ -134,9 +122,7 @@ impl HostPattern {
     }
 
     fn holds(&self, host: &str) -> bool {
-        let host = without_port(host)
-            .trim_end_matches('.')
-            .to_ascii_lowercase();
+        let host = without_port(host).trim_end_matches('.').to_ascii_lowercase();
         match self {
             Self::Exact(name) => host == *name,
             Self::Below(suffix) => host.len() > suffix.len() && host.ends_with(suffix.as_str()),
@@ -147,8 +133,7 @@ impl HostPattern {
 fn without_port(host: &str) -> &str {
     match host.rsplit_once(':') {
         Some((name, port))
-            if port.bytes().all(|b| b.is_ascii_digit())
-                && (!name.contains(':') || name.ends_with(']')) =>
+            if port.bytes().all(|b| b.is_ascii_digit()) && (!name.contains(':') || name.ends_with(']')) =>
         {
             name
         }
@@ -176,16 +161,12 @@ impl Matcher {
     /// need not have a clear one.
     pub fn holds(&self, candidate: &Candidate<'_>) -> Result<bool, Ambiguous> {
         let request = candidate.request;
-        let method =
-            self.methods.is_empty() || self.methods.iter().any(|method| method == request.method);
+        let method = self.methods.is_empty() || self.methods.iter().any(|method| method == request.method);
         let route = self
             .route
             .iter()
             .all(|(key, value)| request.route.get(key) == Some(value));
-        let host = self
-            .host
-            .as_ref()
-            .is_none_or(|host| host.holds(request.host));
+        let host = self.host.as_ref().is_none_or(|host| host.holds(request.host));
         if !(method && route && host) {
             return Ok(false);
         }

@@ -24,9 +24,7 @@ pub fn normalise(target: &str) -> Result<Cow<'_, str>, Ambiguous> {
     if is_normal(path) {
         return Ok(Cow::Borrowed(path));
     }
-    Ok(Cow::Owned(merge_slashes(&remove_dot_segments(&decode(
-        path,
-    )?))))
+    Ok(Cow::Owned(merge_slashes(&remove_dot_segments(&decode(path)?))))
 }
 
 /// Whether no step could change `path`: the usual case, answered without allocating. Any `%` takes the long way.
@@ -55,7 +53,7 @@ fn decode(path: &str) -> Result<String, Ambiguous> {
         match high << 4 | low {
             b'/' | b'\\' | 0 => return Err(Ambiguous),
             plain if plain.is_ascii_alphanumeric() || b"-._~".contains(&plain) => {
-                decoded.push(plain.into())
+                decoded.push(plain.into());
             }
             _ => decoded.extend([
                 '%',

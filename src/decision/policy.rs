@@ -105,16 +105,9 @@ pub struct Unidentified {
 }
 
 impl<'a> Identity<'a> {
-    fn resolve(
-        policy: &Policy,
-        sources: &'a IdentitySources,
-        request: &Attributes<'a>,
-    ) -> Result<Self, Unidentified> {
+    fn resolve(policy: &Policy, sources: &'a IdentitySources, request: &Attributes<'a>) -> Result<Self, Unidentified> {
         let mut found = [None, None, None];
-        for (slot, part) in found
-            .iter_mut()
-            .zip([Part::Tenant, Part::Subject, Part::Address])
-        {
+        for (slot, part) in found.iter_mut().zip([Part::Tenant, Part::Subject, Part::Address]) {
             if policy.counts_by(part) {
                 let evidence = sources.find(part, request);
                 *slot = Some(evidence.map_err(|missing| Unidentified { part, missing })?);
@@ -125,9 +118,7 @@ impl<'a> Identity<'a> {
 
     /// The evidence of `parts`, in order; [`resolve`](Self::resolve) found every part that a limit names.
     fn of(&self, parts: &[Part]) -> impl Iterator<Item = &Evidence<'a>> {
-        parts
-            .iter()
-            .filter_map(|part| self.0[*part as usize].as_ref())
+        parts.iter().filter_map(|part| self.0[*part as usize].as_ref())
     }
 }
 
@@ -162,10 +153,7 @@ impl Policy {
 
     /// The parts that all limits count by: what the Cluster tag is made of.
     pub fn shared_parts(&self) -> Vec<Part> {
-        let mut parts = self
-            .limits
-            .first()
-            .map_or_else(Vec::new, |limit| limit.per.clone());
+        let mut parts = self.limits.first().map_or_else(Vec::new, |limit| limit.per.clone());
         parts.retain(|part| self.limits.iter().all(|limit| limit.per.contains(part)));
         parts
     }
@@ -190,11 +178,7 @@ impl<'p> Plan<'p> {
 
 fn charge<'p>(limit: &'p Limit, identity: &Identity<'p>, shared: &[Part]) -> Charge<'p> {
     let key: Key = limit.key.key(identity.of(&limit.per), identity.of(shared));
-    Charge {
-        key,
-        limit,
-        cost: 1,
-    }
+    Charge { key, limit, cost: 1 }
 }
 
 #[cfg(test)]

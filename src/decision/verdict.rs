@@ -184,11 +184,7 @@ fn tighter<'p>(first: Quota<'p>, second: Quota<'p>) -> Quota<'p> {
 /// Of two limits the one that asks for the longer wait, *never* being the longest; ties by order.
 fn longer_wait<'p>(first: Quota<'p>, second: Quota<'p>) -> Quota<'p> {
     let wait = |quota: &Quota<'_>| quota.admission.retry_after_ms.unwrap_or(u64::MAX);
-    if wait(&second) > wait(&first) {
-        second
-    } else {
-        first
-    }
+    if wait(&second) > wait(&first) { second } else { first }
 }
 
 #[cfg(test)]
@@ -199,14 +195,7 @@ mod tests {
     #[test]
     fn retry_after_is_whole_seconds_rounded_up_and_at_least_one() {
         // RL-11
-        for (ms, seconds) in [
-            (30_500, 31),
-            (1_100, 2),
-            (1_000, 1),
-            (400, 1),
-            (0, 1),
-            (60_000, 60),
-        ] {
+        for (ms, seconds) in [(30_500, 31), (1_100, 2), (1_000, 1), (400, 1), (0, 1), (60_000, 60)] {
             assert_eq!(RetryAfter::from_ms(ms).seconds(), seconds, "{ms} ms");
         }
     }

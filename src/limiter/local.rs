@@ -42,10 +42,7 @@ impl LocalLimits {
     pub fn decide<'p>(&self, plan: &Plan<'p>, limit: &'p Limit) -> Verdict<'p> {
         let charge = plan.local_charge(limit);
         let mut taken = self.counters.take_now(std::slice::from_ref(&charge), 1);
-        if taken
-            .as_ref()
-            .is_err_and(|error| error.class == FailureClass::Oom)
-        {
+        if taken.as_ref().is_err_and(|error| error.class == FailureClass::Oom) {
             // A key of no identity at all: one counter for all who found no room.
             let key = limit.key.key(std::iter::empty(), std::iter::empty());
             if self.overflow_lines.is_due(key.digest, clock::now()) {
@@ -60,9 +57,7 @@ impl LocalLimits {
         }
         match taken {
             Ok(taken) => match taken.admissions.first() {
-                Some(&admission) if taken.admitted > 0 => {
-                    Verdict::Allowed(Some(Quota { limit, admission }))
-                }
+                Some(&admission) if taken.admitted > 0 => Verdict::Allowed(Some(Quota { limit, admission })),
                 Some(&admission) => Verdict::Denied(Quota { limit, admission }),
                 None => Verdict::Failed(FailureClass::Other),
             },

@@ -49,25 +49,14 @@ fn open(limit: u64) -> OnFailure {
 
 fn limiter(rules: Rules, answer: Option<Result<Taken, FailureClass>>) -> Limiter {
     let answer = answer.map(|answer| answer.map_err(|class| StoreError::new(class, "scripted")));
-    Limiter::new(
-        rules,
-        Arc::new(Scripted(Mutex::new(answer))),
-        Arc::default(),
-    )
+    Limiter::new(rules, Arc::new(Scripted(Mutex::new(answer))), Arc::default())
 }
 
 async fn check(limiter: &Limiter, subject: Option<&str>) -> &'static str {
     let rules = limiter.rules();
-    let route = fixtures::route(
-        &subject
-            .map(|s| ("subject", s))
-            .into_iter()
-            .collect::<Vec<_>>(),
-    );
+    let route = fixtures::route(&subject.map(|s| ("subject", s)).into_iter().collect::<Vec<_>>());
     let deadline = clock::now() + Duration::from_millis(100);
-    let decision = limiter
-        .check(&rules, &fixtures::request(&route), deadline)
-        .await;
+    let decision = limiter.check(&rules, &fixtures::request(&route), deadline).await;
     crate::telemetry::metrics::verdict_word(&decision)
 }
 
@@ -89,11 +78,7 @@ async fn a_store_that_never_answers_is_failed_at_the_deadline() {
 async fn every_failure_class_is_failed_when_closed_and_local_when_open() {
     for class in FailureClass::ALL {
         assert_eq!(
-            check(
-                &limiter(rules(OnFailure::Closed), Some(Err(class))),
-                Some("ada")
-            )
-            .await,
+            check(&limiter(rules(OnFailure::Closed), Some(Err(class))), Some("ada")).await,
             "failed"
         );
         let open = limiter(rules(open(2)), Some(Err(class)));
@@ -145,13 +130,8 @@ async fn without_time_left_nothing_is_sent() {
     );
     let rules = limiter.rules();
     let route = fixtures::route(&[("subject", "ada")]);
-    let decision = limiter
-        .check(&rules, &fixtures::request(&route), clock::now())
-        .await;
-    assert!(matches!(
-        decision.verdict,
-        Verdict::Failed(FailureClass::Timeout)
-    ));
+    let decision = limiter.check(&rules, &fixtures::request(&route), clock::now()).await;
+    assert!(matches!(decision.verdict, Verdict::Failed(FailureClass::Timeout)));
 }
 
 #[test]

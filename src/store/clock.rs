@@ -7,10 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// This instant, for deadlines.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "this is the file that the ban points to"
-)]
+#[expect(clippy::disallowed_methods, reason = "this is the file that the ban points to")]
 pub fn now() -> Instant {
     Instant::now()
 }

@@ -42,13 +42,14 @@ impl MemoryStore {
             state: table.get(&charge.key.digest),
             cost: charge.cost,
         };
-        let judged = judge(&charges.iter().map(demand).collect::<Vec<_>>(), now_us, n).map_err(
-            |(index, foreign)| StoreError {
-                class: FailureClass::Foreign(foreign),
-                charge: Some(index),
-                detail: "a counter of the embedded store is out of its bounds".into(),
-            },
-        )?;
+        let judged =
+            judge(&charges.iter().map(demand).collect::<Vec<_>>(), now_us, n).map_err(|(index, foreign)| {
+                StoreError {
+                    class: FailureClass::Foreign(foreign),
+                    charge: Some(index),
+                    detail: "a counter of the embedded store is out of its bounds".into(),
+                }
+            })?;
         if !judged.writes.is_empty() {
             let fresh = charges
                 .iter()

@@ -53,12 +53,7 @@ impl RedisStore {
         }
     }
 
-    async fn call(
-        &self,
-        charges: &[Charge<'_>],
-        n: u64,
-        deadline: Instant,
-    ) -> Result<Taken, StoreError> {
+    async fn call(&self, charges: &[Charge<'_>], n: u64, deadline: Instant) -> Result<Taken, StoreError> {
         let _permit = self.in_flight.try_acquire().map_err(|_| {
             StoreError::new(
                 FailureClass::Overload,
@@ -74,10 +69,7 @@ impl RedisStore {
                 charge: Some(charge),
                 detail: "a key holds what the limiter did not write".into(),
             }),
-            Reply::BadArguments => Err(StoreError::new(
-                FailureClass::Other,
-                "the script refused its arguments",
-            )),
+            Reply::BadArguments => Err(StoreError::new(FailureClass::Other, "the script refused its arguments")),
             // Nothing ran, and `ask` has corrected the clock by this very reply.
             Reply::Late => match self.ask(&connection, &script, charges, n, deadline).await? {
                 Reply::Taken(taken) => Ok(taken),
@@ -149,16 +141,8 @@ impl RedisStore {
     /// The script for the shape of these charges, put together when a policy of that shape is first used. There are as
     /// many as the configuration has shapes.
     fn script(&self, charges: &[Charge<'_>]) -> Arc<ShapeScript> {
-        let shape: Vec<Kind> = charges
-            .iter()
-            .map(|charge| Kind::of(&charge.limit.algorithm))
-            .collect();
-        if let Some(script) = self
-            .scripts
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .get(&shape)
-        {
+        let shape: Vec<Kind> = charges.iter().map(|charge| Kind::of(&charge.limit.algorithm)).collect();
+        if let Some(script) = self.scripts.read().unwrap_or_else(PoisonError::into_inner).get(&shape) {
             return Arc::clone(script);
         }
         let mut scripts = self.scripts.write().unwrap_or_else(PoisonError::into_inner);

@@ -28,10 +28,6 @@ pub fn start(format: LogFormat, filter: EnvFilter) {
             .with_ansi(std::io::stderr().is_terminal())
             .with_target(false)
             .init(),
-        LogFormat::Json => subscriber
-            .json()
-            .flatten_event(true)
-            .with_current_span(false)
-            .init(),
+        LogFormat::Json => subscriber.json().flatten_event(true).with_current_span(false).init(),
     }
 }

@@ -138,26 +138,14 @@ impl Metrics {
             registry.register(name, help, gauge.clone());
             gauge
         };
-        let store_up = gauge(
-            "store_up",
-            "1 while checks reach the store, 0 while they fail at once",
-        );
+        let store_up = gauge("store_up", "1 while checks reach the store, 0 while they fail at once");
         let store_shared = gauge(
             "store_shared",
             "1 if other sidecars count in the same store, 0 if embedded",
         );
-        let config_generation = gauge(
-            "config_generation",
-            "Configurations taken into use since the start",
-        );
-        let config_last_reload_failed = gauge(
-            "config_last_reload_failed",
-            "1 if the newest file was refused",
-        );
-        let local_counters = gauge(
-            "local_counters",
-            "Counters held by the local limits of an outage",
-        );
+        let config_generation = gauge("config_generation", "Configurations taken into use since the start");
+        let config_last_reload_failed = gauge("config_last_reload_failed", "1 if the newest file was refused");
+        let local_counters = gauge("local_counters", "Counters held by the local limits of an outage");
         let secret = Family::default();
         registry.register(
             "hmac_secret",
@@ -279,9 +267,7 @@ impl Metrics {
     /// Counts one call that the guard had to answer.
     pub fn guarded(&self, class: FailureClass) {
         let cause = match class {
-            FailureClass::Panic | FailureClass::Undecodable | FailureClass::RequestTooLarge => {
-                class.as_str()
-            }
+            FailureClass::Panic | FailureClass::Undecodable | FailureClass::RequestTooLarge => class.as_str(),
             _ => "other",
         };
         self.guard_counter(cause).inc();
@@ -296,9 +282,8 @@ impl Metrics {
     }
 
     fn store_error(&self, class: FailureClass) -> Counter {
-        self.store_errors.get_or_create_owned(&ClassLabel {
-            class: class.as_str(),
-        })
+        self.store_errors
+            .get_or_create_owned(&ClassLabel { class: class.as_str() })
     }
 
     fn guard_counter(&self, cause: &'static str) -> Counter {

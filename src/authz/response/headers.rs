@@ -16,10 +16,7 @@ impl HeaderList {
     pub fn set(&mut self, name: &'static str, value: impl Into<String>) {
         let value = value.into();
         self.0.retain(|(set, _)| *set != name);
-        if value
-            .bytes()
-            .all(|b| b == b'\t' || (b' '..0x7f).contains(&b))
-        {
+        if value.bytes().all(|b| b == b'\t' || (b' '..0x7f).contains(&b)) {
             self.0.push((name, value));
         }
     }
@@ -28,8 +25,7 @@ impl HeaderList {
     /// number that Retry-After has; `w` is there only where the window is whole seconds.
     pub fn ratelimit_fields(&mut self, quota: Option<&Quota<'_>>) {
         let Some(quota) = quota else { return };
-        let (name, algorithm, admission) =
-            (&quota.limit.name, &quota.limit.algorithm, &quota.admission);
+        let (name, algorithm, admission) = (&quota.limit.name, &quota.limit.algorithm, &quota.admission);
         let mut policy = format!("\"{name}\";q={}", algorithm.quota());
         if let Some(window) = algorithm.window_ms().filter(|ms| ms % 1000 == 0) {
             // Writing into a String cannot fail.
@@ -75,15 +71,9 @@ mod tests {
         headers.set("retry-after", "2");
         headers.set("ratelimit", "a\r\nx-injected: 1");
         let options = headers.into_options();
-        let values: Vec<_> = options
-            .iter()
-            .filter_map(|option| option.header.as_ref())
-            .collect();
+        let values: Vec<_> = options.iter().filter_map(|option| option.header.as_ref()).collect();
         assert_eq!(
-            values
-                .iter()
-                .map(|h| (&*h.key, &*h.value))
-                .collect::<Vec<_>>(),
+            values.iter().map(|h| (&*h.key, &*h.value)).collect::<Vec<_>>(),
             [("retry-after", "2")]
         );
         assert!(

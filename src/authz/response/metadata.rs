@@ -11,7 +11,7 @@ use crate::decision::verdict::{Decision, Verdict};
 pub fn of(decision: &Decision<'_>) -> Struct {
     let mut fields = Vec::with_capacity(8);
     let mut text = |name: &str, value: &str| {
-        fields.push((name.to_owned(), Kind::StringValue(value.to_owned())))
+        fields.push((name.to_owned(), Kind::StringValue(value.to_owned())));
     };
     if let Some(policy) = decision.policy {
         text("policy", policy.name.as_str());
@@ -20,9 +20,7 @@ pub fn of(decision: &Decision<'_>) -> Struct {
         Verdict::Allowed(quota) => ("allowed", quota.as_ref(), None),
         Verdict::Denied(quota) => ("denied", Some(quota), None),
         Verdict::Failed(class) => ("failed", None, Some(class.as_str())),
-        Verdict::Unidentified(unidentified) => {
-            ("unidentified", None, Some(unidentified.missing.as_str()))
-        }
+        Verdict::Unidentified(unidentified) => ("unidentified", None, Some(unidentified.missing.as_str())),
         Verdict::Unmatched(_) => ("unmatched", None, None),
         Verdict::AmbiguousPath => ("ambiguous_path", None, None),
     };
@@ -44,7 +42,7 @@ pub fn of(decision: &Decision<'_>) -> Struct {
     if let Some(quota) = quota {
         text("limit", quota.limit.name.as_str());
         let mut number = |name: &str, value: u64| {
-            fields.push((name.to_owned(), Kind::NumberValue(exact(value))))
+            fields.push((name.to_owned(), Kind::NumberValue(exact(value))));
         };
         number("remaining", quota.admission.remaining);
         if let (Verdict::Denied(_), Some(wait)) = (&decision.verdict, quota.retry_after()) {

@@ -61,10 +61,7 @@ fn every_verdict_has_its_answer() {
     let default = Answers::default();
     let http = |verdict| answered(verdict, &closed, Caller::Http, &default);
     assert_eq!(http(Verdict::Allowed(None)), "0 ok");
-    assert_eq!(
-        http(Verdict::Allowed(Some(quota(&closed, 2, Some(0))))),
-        "0 ok"
-    );
+    assert_eq!(http(Verdict::Allowed(Some(quota(&closed, 2, Some(0))))), "0 ok");
     assert_eq!(
         http(Verdict::Denied(quota(&closed, 0, Some(900)))),
         "8 denied 429 retry-after=1 x-envoy-ratelimited=true \
@@ -141,10 +138,7 @@ fn ratelimit_fields_follow_the_setting() {
             Caller::Http,
             &answers,
         );
-        (
-            allowed.contains("ratelimit="),
-            denied.contains("ratelimit="),
-        )
+        (allowed.contains("ratelimit="), denied.contains("ratelimit="))
     };
     assert_eq!(with(RateLimitFields::Never), (false, false));
     assert_eq!(with(RateLimitFields::OnDenied), (false, true));
@@ -173,10 +167,7 @@ fn no_reply_reads_as_allowed_unless_it_is() {
             "{}",
             class.as_str()
         );
-        assert!(matches!(
-            reply.http_response,
-            Some(HttpResponse::DeniedResponse(_))
-        ));
+        assert!(matches!(reply.http_response, Some(HttpResponse::DeniedResponse(_))));
     }
 }
 

@@ -53,8 +53,7 @@ fn list(field: &Field<'_>) -> Option<Vec<Source>> {
     let read: Vec<Source> = read.into_iter().collect::<Option<_>>()?;
     for (index, source) in read.iter().enumerate() {
         if read[..index].contains(source) {
-            items[index]
-                .problem("this source stands in the list already, and the first one answers");
+            items[index].problem("this source stands in the list already, and the first one answers");
             return None;
         }
     }
@@ -77,24 +76,15 @@ fn source(field: &Field<'_>) -> Option<Source> {
 }
 
 fn jwt(section: Section<'_>) -> Option<Source> {
-    let claim = section
-        .required("claim")
-        .and_then(|field| match field.is_list() {
-            true => texts(&field),
-            false => nonempty(&field).map(|text| vec![text.to_owned()]),
-        });
+    let claim = section.required("claim").and_then(|field| match field.is_list() {
+        true => texts(&field),
+        false => nonempty(&field).map(|text| vec![text.to_owned()]),
+    });
     let issuers = section
         .optional("issuers")
         .map_or(Some(Vec::new()), |field| texts(&field));
-    let name = |key, default| {
-        section
-            .optional(key)
-            .map_or(Some(default), |field| nonempty(&field))
-    };
-    let (namespace, payload) = (
-        name("namespace", JWT_NAMESPACE),
-        name("payload", JWT_PAYLOAD),
-    );
+    let name = |key, default| section.optional(key).map_or(Some(default), |field| nonempty(&field));
+    let (namespace, payload) = (name("namespace", JWT_NAMESPACE), name("payload", JWT_PAYLOAD));
     section.finish();
     Some(Source::jwt(namespace?, payload?, &claim?, &issuers?))
 }
@@ -132,10 +122,7 @@ fn texts(field: &Field<'_>) -> Option<Vec<String>> {
         field.problem("the list is empty");
         return None;
     }
-    items
-        .iter()
-        .map(|item| nonempty(item).map(str::to_owned))
-        .collect()
+    items.iter().map(|item| nonempty(item).map(str::to_owned)).collect()
 }
 
 fn nonempty<'n>(field: &Field<'n>) -> Option<&'n str> {

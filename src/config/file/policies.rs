@@ -104,9 +104,7 @@ pub fn policies(field: &Field<'_>, around: &Around) -> Option<Vec<Policy>> {
 
 fn policy(field: &Field<'_>, around: &Around) -> Option<Policy> {
     let section = field.section()?;
-    let name = section
-        .required("name")
-        .and_then(|field| field.parse(Name::parse));
+    let name = section.required("name").and_then(|field| field.parse(Name::parse));
     let version = section.required("version").and_then(|field| {
         let version = Version::try_new(field.whole()?);
         version.map_err(|error| field.problem(error)).ok()
@@ -116,18 +114,16 @@ fn policy(field: &Field<'_>, around: &Around) -> Option<Policy> {
         None => Some(Matcher::default()),
     };
     let limits = section.required("limits");
-    let on_unidentified = section.optional("on_unidentified").map_or(
-        Some(OnUnidentified::Deny(DenyStatus::Unauthorized)),
-        |field| unidentified(&field),
-    );
+    let on_unidentified = section
+        .optional("on_unidentified")
+        .map_or(Some(OnUnidentified::Deny(DenyStatus::Unauthorized)), |field| {
+            unidentified(&field)
+        });
     let on_failure = section.required("on_failure");
     section.finish();
 
     // Keys carry the policy's name and version; stand-ins let the limits be read where these are wrong.
-    let keyed = |name: &Option<Name>| {
-        name.as_ref()
-            .map_or("x".to_owned(), |name| name.as_str().to_owned())
-    };
+    let keyed = |name: &Option<Name>| name.as_ref().map_or("x".to_owned(), |name| name.as_str().to_owned());
     let scope_name = keyed(&name);
     let scope = (
         around.prefix.as_str(),
@@ -155,9 +151,7 @@ fn read_limits(field: &Field<'_>, scope: (&str, &str, u32), around: &Around) -> 
     let alone = items.len() == 1;
     let limit = |field: &Field<'_>| {
         let section = field.section()?;
-        let name = section
-            .required("name")
-            .and_then(|field| field.parse(Name::parse));
+        let name = section.required("name").and_then(|field| field.parse(Name::parse));
         let per = section
             .required("per")
             .and_then(|field| parts(&field, &around.identity));
@@ -184,16 +178,9 @@ fn read_limits(field: &Field<'_>, scope: (&str, &str, u32), around: &Around) -> 
     };
     let read: Vec<_> = items.iter().map(limit).collect();
     for (index, (item, limit)) in items.iter().zip(&read).enumerate() {
-        let same = |earlier: &&Limit| {
-            limit
-                .as_ref()
-                .is_some_and(|limit| limit.name == earlier.name)
-        };
+        let same = |earlier: &&Limit| limit.as_ref().is_some_and(|limit| limit.name == earlier.name);
         if let Some(earlier) = read[..index].iter().flatten().find(same) {
-            item.problem(format!(
-                "a limit before this one is named {} too",
-                earlier.name
-            ));
+            item.problem(format!("a limit before this one is named {} too", earlier.name));
         }
     }
     read.into_iter().collect()
@@ -311,12 +298,12 @@ fn failure(
 ) -> Option<OnFailure> {
     if field.is_text() {
         // Written so that `closed` and `envoy` stay plain words.
-        return field.choice(&[("closed", false), ("envoy", true)]).map(
-            |to_envoy| match to_envoy {
+        return field
+            .choice(&[("closed", false), ("envoy", true)])
+            .map(|to_envoy| match to_envoy {
                 true => OnFailure::Envoy,
                 false => OnFailure::Closed,
-            },
-        );
+            });
     }
     let section = field.section()?;
     let open = section.required("open");
@@ -329,9 +316,7 @@ fn failure(
     let section = field.section()?;
     let per = match section.optional("per") {
         Some(field) => parts(&field, &around.identity),
-        None => limits
-            .and_then(|limits| limits.first())
-            .map(|limit| limit.per.clone()),
+        None => limits.and_then(|limits| limits.first()).map(|limit| limit.per.clone()),
     };
     let algorithm = algorithm(&section, around.rails);
     section.finish();

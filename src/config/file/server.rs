@@ -10,10 +10,8 @@ use crate::config::{Fixed, Listen, RedisSettings, StoreSettings, UnixListen};
 use crate::decision::key::Secret;
 use crate::store::redis::NodeSettings;
 
-const DEFAULT_LISTEN: SocketAddr =
-    SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 50051);
-const DEFAULT_ADMIN: SocketAddr =
-    SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 9180);
+const DEFAULT_LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 50051);
+const DEFAULT_ADMIN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 9180);
 const DEFAULT_DRAIN: Duration = Duration::from_secs(5);
 const DEFAULT_TIMEOUT: Duration = Duration::from_millis(200);
 const DEFAULT_COUNTERS: u64 = 1_000_000;
@@ -26,11 +24,9 @@ pub fn fixed(file: &Section<'_>) -> Option<Fixed> {
         Some(None) => (None, None),
         Some(Some(section)) => {
             let listen = listen(&section);
-            let drain = section
-                .optional("drain")
-                .map_or(Some(DEFAULT_DRAIN), |field| {
-                    bounded(&field, Duration::ZERO, Duration::from_secs(300))
-                });
+            let drain = section.optional("drain").map_or(Some(DEFAULT_DRAIN), |field| {
+                bounded(&field, Duration::ZERO, Duration::from_secs(300))
+            });
             section.finish();
             (listen, drain)
         }
@@ -71,9 +67,7 @@ fn listen(section: &Section<'_>) -> Option<Listen> {
         return Some(Listen::Tcp(address));
     };
     if !path.starts_with('/') {
-        field.problem(
-            "a Unix socket is unix: and an absolute path, like unix:/run/tallygate/authz.sock",
-        );
+        field.problem("a Unix socket is unix: and an absolute path, like unix:/run/tallygate/authz.sock");
         return None;
     }
     let mode = mode.map_or(Some(0o660), |field| {
@@ -82,13 +76,11 @@ fn listen(section: &Section<'_>) -> Option<Listen> {
             _ => Err("a mode is three octal digits as a text, like \"0660\""),
         })
     });
-    let group = group.map_or(Some(None), |field| {
-        match field.whole().map(u32::try_from)? {
-            Ok(group) => Some(Some(group)),
-            Err(_) => {
-                field.problem("a group is a numeric id");
-                None
-            }
+    let group = group.map_or(Some(None), |field| match field.whole().map(u32::try_from)? {
+        Ok(group) => Some(Some(group)),
+        Err(_) => {
+            field.problem("a group is a numeric id");
+            None
         }
     });
     Some(Listen::Unix(UnixListen {
@@ -124,8 +116,7 @@ fn redis(field: &Field<'_>) -> Option<RedisSettings> {
             bounded(&field, Duration::from_millis(5), Duration::from_secs(5))
         })
     };
-    let (connect_timeout, command_timeout) =
-        (timeout("connect_timeout"), timeout("command_timeout"));
+    let (connect_timeout, command_timeout) = (timeout("connect_timeout"), timeout("command_timeout"));
     section.finish();
     let field = url?;
     let url = field.text()?.to_owned();
@@ -135,13 +126,9 @@ fn redis(field: &Field<'_>) -> Option<RedisSettings> {
         command_timeout: command_timeout?,
     };
     // The message never repeats the URL: it may hold a password.
-    NodeSettings::parse(
-        &settings.url,
-        settings.connect_timeout,
-        settings.command_timeout,
-    )
-    .map_err(|error| field.problem(error))
-    .ok()?;
+    NodeSettings::parse(&settings.url, settings.connect_timeout, settings.command_timeout)
+        .map_err(|error| field.problem(error))
+        .ok()?;
     Some(settings)
 }
 
@@ -151,17 +138,13 @@ fn memory(field: &Field<'_>) -> Option<StoreSettings> {
     let max = max.map_or(Some(DEFAULT_COUNTERS), |field| {
         let max = field.whole()?;
         if !(1..=MOST_COUNTERS).contains(&max) {
-            field.problem(format!(
-                "the embedded store holds 1 to {MOST_COUNTERS} counters"
-            ));
+            field.problem(format!("the embedded store holds 1 to {MOST_COUNTERS} counters"));
             return None;
         }
         Some(max)
     });
     section.finish();
-    field.warning(
-        "the embedded store counts for this process alone: two sidecars let twice the limit pass",
-    );
+    field.warning("the embedded store counts for this process alone: two sidecars let twice the limit pass");
     let max_counters = usize::try_from(max?).unwrap_or(usize::MAX);
     Some(StoreSettings::Memory { max_counters })
 }

@@ -42,26 +42,14 @@ fn the_published_test_vectors_hold() {
 #[test]
 fn the_message_is_length_framed_fields() {
     let mut message = Vec::new();
-    for field in [
-        "tallygate/1",
-        "orders",
-        "1",
-        SHAPE,
-        "route/tenant",
-        "",
-        "acme",
-    ] {
+    for field in ["tallygate/1", "orders", "1", SHAPE, "route/tenant", "", "acme"] {
         message.extend(u32::try_from(field.len()).unwrap().to_be_bytes());
         message.extend(field.as_bytes());
     }
     let mut mac = Hmac::<Sha256>::new_from_slice(&(0..32).collect::<Vec<u8>>()).unwrap();
     mac.update(&message);
     let digest = hex::encode(mac.finalize().into_bytes());
-    let key = lone(
-        ("rl", "orders", 1),
-        SHAPE,
-        &[evidence("route/tenant", "", "acme")],
-    );
+    let key = lone(("rl", "orders", 1), SHAPE, &[evidence("route/tenant", "", "acme")]);
     assert_eq!(key, format!("rl:orders:v1:{digest}"));
 }
 
@@ -82,16 +70,8 @@ fn fields_cannot_be_cut_in_two_ways() {
     for (tenant, subject) in pairs {
         for kind in ["jwt/sub", "mtls"] {
             for issuer in ["", "i"] {
-                let parts = [
-                    evidence("route/t", "", tenant),
-                    evidence(kind, issuer, subject),
-                ];
-                for scope in [
-                    ("rl", "x", 1),
-                    ("rl", "x", 2),
-                    ("rl", "a1", 1),
-                    ("rl", "a", 11),
-                ] {
+                let parts = [evidence("route/t", "", tenant), evidence(kind, issuer, subject)];
+                for scope in [("rl", "x", 1), ("rl", "x", 2), ("rl", "a1", 1), ("rl", "a", 11)] {
                     for shape in [SHAPE, "fixed_window/60000ms"] {
                         let key = lone(scope, shape, &parts);
                         assert!(
@@ -109,23 +89,15 @@ fn fields_cannot_be_cut_in_two_ways() {
 #[test]
 fn keys_of_one_policy_share_a_slot_tag_and_name_their_limit() {
     let scope = ("rl", "orders", 1);
-    let [tenant, subject] = [
-        evidence("route/t", "", "acme"),
-        evidence("jwt/sub", "", "ada"),
-    ];
+    let [tenant, subject] = [evidence("route/t", "", "acme"), evidence("jwt/sub", "", "ada")];
     let narrow = KeyTemplate::joint(&secret(), scope, "per-subject", SHAPE);
     let broad = KeyTemplate::joint(&secret(), scope, "per-tenant", SHAPE);
     let a = narrow
         .key([&tenant, &subject].into_iter(), std::iter::once(&tenant))
         .text;
-    let b = broad
-        .key(std::iter::once(&tenant), std::iter::once(&tenant))
-        .text;
+    let b = broad.key(std::iter::once(&tenant), std::iter::once(&tenant)).text;
     assert_eq!(a[..a.find('}').unwrap()], b[..b.find('}').unwrap()]);
-    assert!(
-        a.starts_with("rl:orders:v1:{") && a.contains("}:per-subject:"),
-        "{a}"
-    );
+    assert!(a.starts_with("rl:orders:v1:{") && a.contains("}:per-subject:"), "{a}");
     assert_eq!((a.len(), b.len()), (narrow.key_len(), broad.key_len()));
     assert_ne!(a[a.len() - 64..], b[b.len() - 64..]);
 }
@@ -134,10 +106,7 @@ fn keys_of_one_policy_share_a_slot_tag_and_name_their_limit() {
 fn a_keys_length_is_known_beforehand() {
     let template = KeyTemplate::lone(&secret(), ("rl", "orders", 12), SHAPE);
     assert_eq!(
-        template
-            .key(std::iter::empty(), std::iter::empty())
-            .text
-            .len(),
+        template.key(std::iter::empty(), std::iter::empty()).text.len(),
         template.key_len()
     );
 }
@@ -147,14 +116,8 @@ fn a_keys_length_is_known_beforehand() {
 fn one_final_line_end_is_not_part_of_the_secret_and_every_other_byte_is() {
     let text = "0123456789abcdef0123456789abcdef";
     let plain = Secret::read(text).unwrap().fingerprint();
-    assert_eq!(
-        Secret::read(format!("{text}\n")).unwrap().fingerprint(),
-        plain
-    );
-    assert_eq!(
-        Secret::read(format!("{text}\r\n")).unwrap().fingerprint(),
-        plain
-    );
+    assert_eq!(Secret::read(format!("{text}\n")).unwrap().fingerprint(), plain);
+    assert_eq!(Secret::read(format!("{text}\r\n")).unwrap().fingerprint(), plain);
     for other in [
         format!("{text}\n\n"),
         format!(" {text}"),

@@ -60,10 +60,7 @@ fn a_prefix_ends_at_a_segments_edge_and_cannot_be_walked_round() {
         path_holds(PathPattern::prefix("/orders").unwrap(), "/orders%2f7"),
         Err(Ambiguous)
     );
-    assert_eq!(
-        path_holds(PathPattern::prefix("/").unwrap(), "/anything"),
-        Ok(true)
-    );
+    assert_eq!(path_holds(PathPattern::prefix("/").unwrap(), "/anything"), Ok(true));
 }
 
 #[test]
@@ -79,14 +76,8 @@ fn exact_and_template_patterns_take_whole_paths() {
     ] {
         assert_eq!(path_holds(template(), other), Ok(false), "{other}");
     }
-    assert_eq!(
-        path_holds(PathPattern::exact("/a").unwrap(), "/a"),
-        Ok(true)
-    );
-    assert_eq!(
-        path_holds(PathPattern::exact("/a").unwrap(), "/a/"),
-        Ok(false)
-    );
+    assert_eq!(path_holds(PathPattern::exact("/a").unwrap(), "/a"), Ok(true));
+    assert_eq!(path_holds(PathPattern::exact("/a").unwrap(), "/a/"), Ok(false));
 }
 
 #[test]
@@ -141,14 +132,8 @@ fn every_condition_must_hold_and_an_unclear_path_matters_only_where_it_is_asked(
 #[test]
 fn a_pattern_that_no_request_can_meet_is_refused() {
     assert_eq!(PathPattern::prefix("orders"), Err(BadPattern::Relative));
-    assert_eq!(
-        PathPattern::exact("/a//b"),
-        Err(BadPattern::NotNormal("/a/b".into()))
-    );
-    assert_eq!(
-        PathPattern::exact("/%6f"),
-        Err(BadPattern::NotNormal("/o".into()))
-    );
+    assert_eq!(PathPattern::exact("/a//b"), Err(BadPattern::NotNormal("/a/b".into())));
+    assert_eq!(PathPattern::exact("/%6f"), Err(BadPattern::NotNormal("/o".into())));
     assert_eq!(PathPattern::exact("/a?b"), Err(BadPattern::Unmatchable));
     assert_eq!(PathPattern::exact("/a%2fb"), Err(BadPattern::Unmatchable));
     assert_eq!(PathPattern::template("/a/x{id}"), Err(BadPattern::Segment));

@@ -57,8 +57,7 @@ pub fn request(route: &HashMap<String, String>) -> Attributes<'_> {
 
 /// The plan of a request with nothing to it, for a policy that counts by nothing.
 pub fn plan<'p>(policy: &'p Policy, sources: &'p IdentitySources) -> Plan<'p> {
-    static NOTHING: std::sync::LazyLock<HashMap<String, String>> =
-        std::sync::LazyLock::new(HashMap::new);
+    static NOTHING: std::sync::LazyLock<HashMap<String, String>> = std::sync::LazyLock::new(HashMap::new);
     policy
         .plan(sources, &request(&NOTHING))
         .unwrap_or_else(|_| panic!("counts by nothing"))

@@ -12,20 +12,13 @@ fn sources() -> IdentitySources {
 
 #[test]
 fn a_plan_has_one_charge_for_each_limit_in_order() {
-    let policy = policy(&[
-        ("a", 1, &[Part::Tenant]),
-        ("b", 2, &[Part::Tenant, Part::Subject]),
-    ]);
+    let policy = policy(&[("a", 1, &[Part::Tenant]), ("b", 2, &[Part::Tenant, Part::Subject])]);
     let sources = sources();
     let route = fixtures::route(&[("tenant", "acme"), ("subject", "ada")]);
     let plan = policy
         .plan(&sources, &request(&route))
         .unwrap_or_else(|_| panic!("identified"));
-    let names: Vec<_> = plan
-        .charges
-        .iter()
-        .map(|charge| charge.limit.name.as_str())
-        .collect();
+    let names: Vec<_> = plan.charges.iter().map(|charge| charge.limit.name.as_str()).collect();
     assert_eq!(names, ["a", "b"]);
     assert!(plan.charges[0].key.text.contains("}:a:"));
 }
@@ -49,11 +42,7 @@ fn a_limit_does_not_see_the_parts_that_it_does_not_count_by() {
 fn only_a_part_that_a_limit_counts_by_can_be_missing() {
     let sources = sources();
     let route = fixtures::route(&[("tenant", "acme")]);
-    let of = |per: &[Part]| {
-        policy(&[("a", 1, per)])
-            .plan(&sources, &request(&route))
-            .map(|_| ())
-    };
+    let of = |per: &[Part]| policy(&[("a", 1, per)]).plan(&sources, &request(&route)).map(|_| ());
     assert_eq!(of(&[Part::Tenant]), Ok(()));
     assert_eq!(of(&[]), Ok(()));
     let missing = |part| {
@@ -98,12 +87,6 @@ fn an_ambiguous_path_is_denied_unless_a_setting_says_otherwise() {
     let route = fixtures::route(&[]);
     let mut request = request(&route);
     request.path = "/a%2fb";
-    assert!(matches!(
-        rules(Answer::Deny).find(&request),
-        Found::AmbiguousPath
-    ));
-    assert!(matches!(
-        rules(Answer::Allow).find(&request),
-        Found::Unmatched
-    ));
+    assert!(matches!(rules(Answer::Deny).find(&request), Found::AmbiguousPath));
+    assert!(matches!(rules(Answer::Allow).find(&request), Found::Unmatched));
 }

@@ -27,10 +27,7 @@ impl Table {
 
     pub fn put(&mut self, digest: Digest, kept: Kept) {
         let end = kept.expires_at_ms;
-        let before = self
-            .counters
-            .insert(digest, kept)
-            .map(|kept| kept.expires_at_ms);
+        let before = self.counters.insert(digest, kept).map(|kept| kept.expires_at_ms);
         if before != Some(end) {
             if let Some(before) = before {
                 self.by_end.remove(&(before, digest));

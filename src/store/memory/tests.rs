@@ -46,11 +46,7 @@ fn a_full_table_refuses_newcomers_and_evicts_nobody_who_counts() {
     assert_eq!(take(&store, "a"), Ok(1), "those who count go on");
     assert_eq!(take(&store, "a"), Ok(0));
     clock.advance(Duration::from_millis(1000));
-    assert_eq!(
-        take(&store, "c"),
-        Ok(1),
-        "a counter whose time is over makes room"
-    );
+    assert_eq!(take(&store, "c"), Ok(1), "a counter whose time is over makes room");
 }
 
 #[test]
@@ -72,12 +68,6 @@ fn n_equal_requests_pass_as_far_as_they_fit() {
     let policy = fixtures::policy(&[("a", 2, &[])]);
     let sources = IdentitySources::default();
     let plan = fixtures::plan(&policy, &sources);
-    assert_eq!(
-        store.take_now(&plan.charges, 5).map(|taken| taken.admitted),
-        Ok(2)
-    );
-    assert_eq!(
-        store.take_now(&plan.charges, 5).map(|taken| taken.admitted),
-        Ok(0)
-    );
+    assert_eq!(store.take_now(&plan.charges, 5).map(|taken| taken.admitted), Ok(2));
+    assert_eq!(store.take_now(&plan.charges, 5).map(|taken| taken.admitted), Ok(0));
 }

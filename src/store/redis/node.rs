@@ -13,10 +13,7 @@ use std::time::Duration;
 use arc_swap::ArcSwapOption;
 use redis::aio::MultiplexedConnection;
 use redis::io::tcp::TcpSettings;
-use redis::{
-    AsyncConnectionConfig, Client, Cmd, IntoConnectionInfo, ProtocolVersion, PushInfo, PushKind,
-    RedisResult,
-};
+use redis::{AsyncConnectionConfig, Client, Cmd, IntoConnectionInfo, ProtocolVersion, PushInfo, PushKind, RedisResult};
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
@@ -59,20 +56,13 @@ pub enum BadUrl {
 
 impl NodeSettings {
     /// From `redis://[user[:password]@]host[:port][/db]` or `redis+unix:///path`.
-    pub fn parse(
-        url: &str,
-        connect_timeout: Duration,
-        command_timeout: Duration,
-    ) -> Result<Self, BadUrl> {
+    pub fn parse(url: &str, connect_timeout: Duration, command_timeout: Duration) -> Result<Self, BadUrl> {
         if url.starts_with("rediss://") || url.starts_with("valkeys://") {
             return Err(BadUrl::Tls);
         }
         let info = url.into_connection_info().map_err(|_| BadUrl::Malformed)?;
         // RESP3 tells at once when the socket has closed.
-        let redis = info
-            .redis_settings()
-            .clone()
-            .set_protocol(ProtocolVersion::RESP3);
+        let redis = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
         let tcp = TcpSettings::default().set_nodelay(true);
         let info = info.set_redis_settings(redis).set_tcp_settings(tcp);
         let address = info.addr().to_string();
@@ -126,22 +116,14 @@ impl Node {
 
     /// The connection in use, if there is one at this moment.
     pub fn connection(&self) -> Result<Arc<Connection>, StoreError> {
-        let none = || {
-            StoreError::new(
-                FailureClass::Disconnected,
-                "there is no connection to Redis",
-            )
-        };
+        let none = || StoreError::new(FailureClass::Disconnected, "there is no connection to Redis");
         self.slot.load_full().ok_or_else(none)
     }
 
     /// Takes `connection` out of use, unless it was replaced already. Calls in flight on it run to their own end.
     pub fn drop_connection(&self, connection: &Arc<Connection>, why: &StoreError) {
         let before = self.slot.compare_and_swap(connection, None);
-        if before
-            .as_ref()
-            .is_some_and(|before| Arc::ptr_eq(before, connection))
-        {
+        if before.as_ref().is_some_and(|before| Arc::ptr_eq(before, connection)) {
             tracing::warn!(address = %self.settings.address, class = why.class.as_str(), reason = %why.detail,
                 "Redis is out of use: checks fail by their policy until it answers again");
             self.dropped.notify_one();
@@ -234,11 +216,7 @@ impl Node {
     /// A replica answers reads and refuses writes: it cannot count. A user who may not ask is taken at its word; the
     /// first check finds out.
     async fn refuse_replica(&self, wire: MultiplexedConnection) -> Result<(), StoreError> {
-        let asked = timeout(
-            self.settings.command_timeout,
-            send(wire, &redis::cmd("ROLE")),
-        )
-        .await;
+        let asked = timeout(self.settings.command_timeout, send(wire, &redis::cmd("ROLE"))).await;
         let role = match asked.map_err(|_| late())? {
             Ok(redis::Value::Array(role)) => role,
             Ok(_) => return Ok(()),
@@ -246,10 +224,9 @@ impl Node {
             Err(error) => return Err(classify(&error).inner),
         };
         match role.first() {
-            Some(redis::Value::BulkString(role)) if role != b"master" => Err(StoreError::new(
-                FailureClass::Readonly,
-                "the node is a replica",
-            )),
+            Some(redis::Value::BulkString(role)) if role != b"master" => {
+                Err(StoreError::new(FailureClass::Readonly, "the node is a replica"))
+            }
             _ => Ok(()),
         }
     }
@@ -310,11 +287,8 @@ impl Connection {
     }
 
     pub fn learn_clock(&self, sent: Instant, received: Instant, store_us: i64) {
-        self.bounds().learn(
-            micros(sent, self.epoch),
-            micros(received, self.epoch),
-            store_us,
-        );
+        self.bounds()
+            .learn(micros(sent, self.epoch), micros(received, self.epoch), store_us);
     }
 
     fn bounds(&self) -> std::sync::MutexGuard<'_, ClockBounds> {
@@ -365,8 +339,7 @@ impl Backoff {
 /// A number from 0 to 1. Each `RandomState` is keyed anew, which is random enough to spread reconnects.
 fn jitter() -> f64 {
     use std::hash::{BuildHasher, RandomState};
-    f64::from(u32::try_from(RandomState::new().hash_one(0) >> 32).unwrap_or(0))
-        / f64::from(u32::MAX)
+    f64::from(u32::try_from(RandomState::new().hash_one(0) >> 32).unwrap_or(0)) / f64::from(u32::MAX)
 }
 
 #[cfg(test)]
@@ -378,9 +351,6 @@ mod tests {
         let mut backoff = Backoff::default();
         let pauses: Vec<_> = (0..20).map(|_| backoff.next()).collect();
         assert!(pauses[0] >= FIRST_BACKOFF / 2 && pauses[0] <= FIRST_BACKOFF);
-        assert!(
-            pauses[19] >= LONGEST_BACKOFF / 2
-                && pauses.iter().all(|pause| *pause <= LONGEST_BACKOFF)
-        );
+        assert!(pauses[19] >= LONGEST_BACKOFF / 2 && pauses.iter().all(|pause| *pause <= LONGEST_BACKOFF));
     }
 }

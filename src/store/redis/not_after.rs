@@ -36,11 +36,7 @@ impl ClockBounds {
             high: newest.high.min(self.high + drift),
             at: received.max(self.at),
         };
-        *self = if merged.low <= merged.high {
-            merged
-        } else {
-            newest
-        };
+        *self = if merged.low <= merged.high { merged } else { newest };
     }
 
     /// The last millisecond of the store's clock that surely lies before `deadline` (our clock).
@@ -79,10 +75,7 @@ mod tests {
         for step in [-60_000_000, 60_000_000] {
             let mut bounds = ClockBounds::new(0, 100, 1_000_050);
             bounds.learn(1000, 1100, 1_001_050 + step);
-            assert_eq!(
-                (bounds.low, bounds.high),
-                (999_950 + step, 1_000_051 + step)
-            );
+            assert_eq!((bounds.low, bounds.high), (999_950 + step, 1_000_051 + step));
         }
     }
 

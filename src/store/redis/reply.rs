@@ -21,12 +21,7 @@ pub enum Reply {
 
 /// Decodes the reply for `charges` charges, and the store's time in microseconds.
 pub fn decode(value: &Value, charges: usize) -> Result<(Reply, i64), StoreError> {
-    let malformed = || {
-        StoreError::new(
-            FailureClass::Malformed,
-            "the reply is not of the script's shape",
-        )
-    };
+    let malformed = || StoreError::new(FailureClass::Malformed, "the reply is not of the script's shape");
     let Value::Array(items) = value else {
         return Err(malformed());
     };
@@ -49,10 +44,7 @@ pub fn decode(value: &Value, charges: usize) -> Result<(Reply, i64), StoreError>
                 .map(admission)
                 .collect::<Option<_>>()
                 .ok_or_else(malformed)?;
-            Reply::Taken(Taken {
-                admitted,
-                admissions,
-            })
+            Reply::Taken(Taken { admitted, admissions })
         }
         Ok(_) => return Err(malformed()),
         Err(_) => {
@@ -103,9 +95,7 @@ mod tests {
 
     fn decoded(numbers: &[i64]) -> Result<Reply, FailureClass> {
         let value = Value::Array(numbers.iter().map(|n| Value::Int(*n)).collect());
-        decode(&value, 1)
-            .map(|(reply, _)| reply)
-            .map_err(|error| error.class)
+        decode(&value, 1).map(|(reply, _)| reply).map_err(|error| error.class)
     }
 
     #[test]
@@ -122,18 +112,12 @@ mod tests {
             }))
         };
         assert_eq!(decoded(&[1, 7, 2, 0, 10]), taken(1, admission(2, Some(0))));
-        assert_eq!(
-            decoded(&[0, 7, 0, 10, 10]),
-            taken(0, admission(0, Some(10)))
-        );
+        assert_eq!(decoded(&[0, 7, 0, 10, 10]), taken(0, admission(0, Some(10))));
         assert_eq!(decoded(&[0, 7, 0, -1, 10]), taken(0, admission(0, None)));
         assert_eq!(decoded(&[-1, 7, 0]), Ok(Reply::Late));
         assert_eq!(decoded(&[-2, 7, 1]), Ok(Reply::BadArguments));
         for (code, foreign) in (3..).zip(Foreign::ALL) {
-            assert_eq!(
-                decoded(&[-code, 7, 1]),
-                Ok(Reply::Foreign { charge: 0, foreign })
-            );
+            assert_eq!(decoded(&[-code, 7, 1]), Ok(Reply::Foreign { charge: 0, foreign }));
         }
     }
 
@@ -155,11 +139,7 @@ mod tests {
             &[-3, 7, 2],
             &[-8, 7, 1],
         ] {
-            assert_eq!(
-                decoded(numbers),
-                Err(FailureClass::Malformed),
-                "{numbers:?}"
-            );
+            assert_eq!(decoded(numbers), Err(FailureClass::Malformed), "{numbers:?}");
         }
         for value in [
             Value::Nil,

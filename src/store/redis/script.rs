@@ -83,18 +83,14 @@ fn command(verb: &str, script: &str, charges: &[Charge<'_>], not_after_ms: i64, 
     command.arg(not_after_ms).arg(n);
     for charge in charges {
         match &charge.limit.algorithm {
-            Algorithm::FixedWindow(rule) => command
-                .arg(rule.limit())
-                .arg(rule.window_ms())
-                .arg(charge.cost),
+            Algorithm::FixedWindow(rule) => command.arg(rule.limit()).arg(rule.window_ms()).arg(charge.cost),
         };
     }
     command
 }
 
 fn text(shape: &[Kind]) -> String {
-    let arguments: usize =
-        COMMON_ARGUMENTS + shape.iter().map(|kind| kind.arguments()).sum::<usize>();
+    let arguments: usize = COMMON_ARGUMENTS + shape.iter().map(|kind| kind.arguments()).sum::<usize>();
     let mut script = HEADER.to_owned();
     let open = OPEN
         .replace("$KEYS", &shape.len().to_string())
@@ -121,10 +117,7 @@ fn text(shape: &[Kind]) -> String {
     script.push_str("end\n");
     each("reply", &mut script);
     let fields = (1..=shape.len()).map(|n| format!(", remaining_{n}, retry_{n}, reset_{n}"));
-    script.push_str(&format!(
-        "return {{admitted, now_us{}}}\n",
-        fields.collect::<String>()
-    ));
+    script.push_str(&format!("return {{admitted, now_us{}}}\n", fields.collect::<String>()));
     script
 }
 
@@ -138,11 +131,9 @@ fn part(text: &str, section: &str) -> String {
 
 /// Lua without its comment lines: they would be sent with every EVAL and kept in each server's memory.
 fn code(text: &str) -> String {
-    let lines = text.lines().map(|line| {
-        line.split_once(" -- ")
-            .map_or(line, |(code, _)| code)
-            .trim()
-    });
+    let lines = text
+        .lines()
+        .map(|line| line.split_once(" -- ").map_or(line, |(code, _)| code).trim());
     let lines = lines.filter(|line| !line.is_empty() && !line.starts_with("--"));
     lines.fold(String::new(), |text, line| text + line + "\n")
 }

@@ -11,9 +11,9 @@ pub fn matcher(field: &Field<'_>) -> Option<Matcher> {
     let methods = section
         .optional("methods")
         .map_or(Some(Vec::new()), |field| methods(&field));
-    let host = section.optional("host").map_or(Some(None), |field| {
-        field.parse(HostPattern::parse).map(Some)
-    });
+    let host = section
+        .optional("host")
+        .map_or(Some(None), |field| field.parse(HostPattern::parse).map(Some));
     let route = section
         .optional("route")
         .map_or(Some(Vec::new()), |field| route(&field));
