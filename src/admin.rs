@@ -36,11 +36,7 @@ where
 fn readiness(conditions: &[(&'static str, bool)]) -> impl IntoResponse + use<> {
     let line = |(name, holds): &(&str, bool)| format!("{name} {}\n", if *holds { "ok" } else { "failed" });
     let ready = conditions.iter().all(|(_, holds)| *holds);
-    let status = if ready {
-        StatusCode::OK
-    } else {
-        StatusCode::SERVICE_UNAVAILABLE
-    };
+    let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     (status, conditions.iter().map(line).collect::<String>())
 }
 

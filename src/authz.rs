@@ -49,11 +49,7 @@ pub fn service(
     settings: Arc<ArcSwap<AuthzSettings>>,
     metrics: Arc<Metrics>,
 ) -> AuthorizationServer<Authz> {
-    let authz = Authz {
-        limiter,
-        settings,
-        metrics,
-    };
+    let authz = Authz { limiter, settings, metrics };
     AuthorizationServer::new(authz).max_decoding_message_size(MAX_MESSAGE)
 }
 
@@ -69,19 +65,13 @@ impl Authorization for Authz {
         let rules = self.limiter.rules();
         let decision = self.limiter.check(&rules, &attributes, arrived + budget).await;
         self.metrics.decided(&decision, clock::now() - arrived);
-        Ok(Response::new(response::answer(
-            &decision,
-            view.caller(),
-            &settings.answers,
-        )))
+        Ok(Response::new(response::answer(&decision, view.caller(), &settings.answers)))
     }
 }
 
 /// The smaller of the configured budget and what the caller's deadline leaves.
 fn budget(configured: Duration, metadata: &MetadataMap) -> Duration {
-    let timeout = metadata
-        .get("grpc-timeout")
-        .and_then(|value| grpc_timeout(value.to_str().ok()?));
+    let timeout = metadata.get("grpc-timeout").and_then(|value| grpc_timeout(value.to_str().ok()?));
     timeout.map_or(configured, |timeout| configured.min(timeout.saturating_sub(WAY_BACK)))
 }
 

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::config::{Config, Invalid, line};
+use crate::config::{Config, Invalid};
 
 /// An Envoy external-authorization (ext_authz) rate-limit sidecar.
 ///
@@ -61,17 +61,9 @@ pub fn run(cli: Cli) -> ExitCode {
 }
 
 impl ConfigFile {
-    /// The configuration, its warnings printed; or its problems printed, and the exit code.
+    /// The configuration; or its problems printed, and the exit code.
     fn load(&self) -> Result<Config, ExitCode> {
-        match Config::load(&self.path, None) {
-            Ok(config) => {
-                for warning in &config.warnings {
-                    eprintln!("warning: {}", line(&self.path, warning));
-                }
-                Ok(config)
-            }
-            Err(invalid) => Err(refused(&invalid)),
-        }
+        Config::load(&self.path, None).map_err(|invalid| refused(&invalid))
     }
 }
 

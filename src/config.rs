@@ -74,12 +74,19 @@ pub struct RedisSettings {
     pub command_timeout: Duration,
 }
 
-impl fmt::Debug for StoreSettings {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+impl StoreSettings {
+    pub fn name(&self) -> &'static str {
+        match self {
             Self::Redis(_) => "redis",
             Self::Memory { .. } => "memory",
-        })
+        }
+    }
+}
+
+/// The name alone: the rest may hold a password.
+impl fmt::Debug for StoreSettings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
     }
 }
 
@@ -108,10 +115,7 @@ pub fn line(file: &Path, problem: &Problem) -> String {
 impl Config {
     /// Reads and validates `path`. While running, `secret` is the one in use: it changes only with a restart.
     pub fn load(path: &Path, secret: Option<&Secret>) -> Result<Self, Invalid> {
-        file::load(path, secret).map_err(|problems| Invalid {
-            file: path.to_owned(),
-            problems,
-        })
+        file::load(path, secret).map_err(|problems| Invalid { file: path.to_owned(), problems })
     }
 }
 

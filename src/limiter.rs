@@ -64,9 +64,7 @@ impl Limiter {
 
     /// Brings the gauges up to this moment. Called when somebody looks.
     pub fn observe(&self) {
-        self.metrics
-            .local_counters
-            .set(i64::try_from(self.local.len()).unwrap_or(i64::MAX));
+        self.metrics.local_counters.set(i64::try_from(self.local.len()).unwrap_or(i64::MAX));
         self.metrics.store_up.set(self.store.is_up().into());
     }
 
@@ -91,16 +89,11 @@ impl Limiter {
 
     async fn take(&self, plan: &Plan<'_>, deadline: Instant) -> Result<Taken, FailureClass> {
         let taken = if deadline < clock::now() + LEAST_BUDGET {
-            Err(StoreError::new(
-                FailureClass::Timeout,
-                "the caller leaves no time for a decision",
-            ))
+            Err(StoreError::new(FailureClass::Timeout, "the caller leaves no time for a decision"))
         } else {
             // The store keeps the deadline itself; this one holds even if it did not.
             let late = |_| Err(StoreError::new(FailureClass::Timeout, "the store overran its deadline"));
-            timeout_at(deadline, self.store.take(&plan.charges, 1, deadline))
-                .await
-                .unwrap_or_else(late)
+            timeout_at(deadline, self.store.take(&plan.charges, 1, deadline)).await.unwrap_or_else(late)
         };
         taken.map_err(|error| {
             self.metrics.store_failed(plan.policy, error.class);
@@ -133,29 +126,17 @@ impl Limiter {
             OnFailure::Open(LocalLimit::Unlimited) => Verdict::Allowed(None),
             OnFailure::Open(LocalLimit::Limited(limit)) => self.local.decide(plan, limit),
         };
-        Decision {
-            policy: Some(plan.policy),
-            verdict,
-            fallback: Some(class),
-        }
+        Decision { policy: Some(plan.policy), verdict, fallback: Some(class) }
     }
 }
 
 impl<'p> Decision<'p> {
     fn of(policy: &'p Policy, verdict: Verdict<'p>) -> Self {
-        Self {
-            policy: Some(policy),
-            verdict,
-            fallback: None,
-        }
+        Self { policy: Some(policy), verdict, fallback: None }
     }
 
     fn without_policy(verdict: Verdict<'p>) -> Self {
-        Self {
-            policy: None,
-            verdict,
-            fallback: None,
-        }
+        Self { policy: None, verdict, fallback: None }
     }
 }
 

@@ -12,7 +12,6 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use tokio::sync::Notify;
-use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tonic::transport::Server;
 use tonic_health::ServingStatus;
@@ -21,9 +20,9 @@ use self::health::Readiness;
 use self::listen::{Bound, Incoming};
 use crate::admin;
 use crate::authz;
-use crate::authz::guard::GuardLayer;
+use crate::authz::guard::{GuardLayer, InFlight};
 use crate::config::reload::Reloader;
-use crate::config::{Config, RedisSettings, StoreSettings};
+use crate::config::{Config, RedisSettings, StoreSettings, line};
 use crate::limiter::Limiter;
 use crate::store::Store;
 use crate::store::clock::MonotonicClock;
@@ -33,6 +32,11 @@ use crate::telemetry::metrics::Metrics;
 
 /// Envoy cancels many checks at once when it times out; h2's own bound of 20 would close the connection.
 const MAX_PENDING_RESETS: usize = 4096;
+/// h2 takes a connection with many small unread frames for an attack, by a measure of half its window: with the default of
+/// 1 MiB a crowd of some thousand checks at once would break the connection, and all of them with it.
+const CONNECTION_WINDOW: u32 = 16 * 1024 * 1024;
+/// With no check in flight for so long after the end of accepting, every answer is on its way.
+const QUIET: Duration = Duration::from_millis(200);
 const SWEEP: Duration = Duration::from_secs(1);
 
 /// What ends or changes a running server.
@@ -55,20 +59,19 @@ pub enum ServeError {
 
 /// Serves until `control.shutdown`. Returns when every check in flight was answered, or the drain time is over.
 pub async fn run(config: Config, file: PathBuf, bound: Bound, control: Control) -> Result<(), ServeError> {
-    let Config {
-        fixed,
-        rules,
-        authz,
-        secret,
-        warnings: _,
-    } = config;
+    let Config { fixed, rules, authz, secret, warnings } = config;
+    for warning in &warnings {
+        tracing::warn!("{}", line(&file, warning));
+    }
+    let (policies, fingerprint) = (rules.policies.len(), secret.fingerprint());
+    let store_name = fixed.store.name();
     let background = CancellationToken::new();
     let _stop_background = background.clone().drop_guard();
 
     let metrics = Arc::new(Metrics::new());
     let store = store(&fixed.store, &background)?;
     metrics.store_shared.set(store.is_shared().into());
-    metrics.set_secret_fingerprint(&secret.fingerprint());
+    metrics.set_secret_fingerprint(&fingerprint);
     metrics.config_generation.set(1);
     let limiter = Arc::new(Limiter::new(rules, store, Arc::clone(&metrics)));
     let settings = Arc::new(ArcSwap::from_pointee(authz));
@@ -76,29 +79,21 @@ pub async fn run(config: Config, file: PathBuf, bound: Bound, control: Control) 
 
     let drain = fixed.drain;
     let reloader = Reloader::new(file, secret, fixed, &limiter, &settings, &metrics);
-    tokio::spawn(
-        background
-            .clone()
-            .run_until_cancelled_owned(reload_on(control.reload, reloader)),
-    );
-    tokio::spawn(
-        background
-            .clone()
-            .run_until_cancelled_owned(sweep(Arc::clone(&limiter))),
-    );
+    tokio::spawn(background.clone().run_until_cancelled_owned(reload_on(control.reload, reloader)));
+    tokio::spawn(background.clone().run_until_cancelled_owned(sweep(Arc::clone(&limiter))));
     let conditions = Arc::clone(&readiness);
-    let pages = admin::pages(Arc::clone(&metrics), Arc::clone(&limiter), move || {
-        conditions.conditions().to_vec()
-    });
+    let pages = admin::pages(Arc::clone(&metrics), Arc::clone(&limiter), move || conditions.conditions().to_vec());
     tokio::spawn(background.run_until_cancelled_owned(admin::serve(bound.admin, pages)));
 
     let (health, health_service) = tonic_health::server::health_reporter();
     health.set_service_status("", ServingStatus::NotServing).await;
     let check = authz::service(limiter, settings, Arc::clone(&metrics));
+    let in_flight = InFlight::default();
     let router = Server::builder()
         .http2_max_pending_accept_reset_streams(Some(MAX_PENDING_RESETS))
         .http2_max_local_error_reset_streams(Some(MAX_PENDING_RESETS))
-        .layer(GuardLayer::new(metrics))
+        .layer(GuardLayer::new(metrics, in_flight.clone()))
+        .initial_connection_window_size(CONNECTION_WINDOW)
         .add_service(check)
         .add_service(health_service);
     let stop_accepting = CancellationToken::new();
@@ -111,15 +106,35 @@ pub async fn run(config: Config, file: PathBuf, bound: Bound, control: Control) 
 
     readiness.set_listening(true);
     set_serving(&health, ServingStatus::Serving).await;
+    tracing::info!(
+        grpc = %bound.grpc_address,
+        admin = %bound.admin_address,
+        version = env!("CARGO_PKG_VERSION"),
+        store = store_name,
+        policies,
+        secret_fingerprint = %fingerprint,
+        "listening"
+    );
     control.shutdown.cancelled().await;
 
     tracing::info!("draining: not ready any more, checks in flight are answered");
     readiness.set_draining();
     set_serving(&health, ServingStatus::NotServing).await;
     stop_accepting.cancel();
-    match timeout(drain, serving).await {
-        Ok(Ok(served)) => Ok(served?),
-        Ok(Err(_)) | Err(_) => Err(ServeError::Drain),
+    tokio::select! {
+        served = serving => served.map_err(|_| ServeError::Drain)?.map_err(ServeError::from),
+        // Connections without a check may stay open for ever; nobody waits for them.
+        () = quiet(&in_flight) => Ok(()),
+        () = tokio::time::sleep(drain) => if in_flight.count() == 0 { Ok(()) } else { Err(ServeError::Drain) },
+    }
+}
+
+async fn quiet(in_flight: &InFlight) {
+    const LOOK: Duration = Duration::from_millis(20);
+    let mut quiet_for = Duration::ZERO;
+    while quiet_for < QUIET {
+        tokio::time::sleep(LOOK).await;
+        quiet_for = if in_flight.count() == 0 { quiet_for + LOOK } else { Duration::ZERO };
     }
 }
 
@@ -132,16 +147,9 @@ async fn set_serving(health: &tonic_health::server::HealthReporter, status: Serv
 
 fn store(settings: &StoreSettings, shutdown: &CancellationToken) -> Result<Arc<dyn Store>, BadUrl> {
     match settings {
-        StoreSettings::Redis(RedisSettings {
-            url,
-            connect_timeout,
-            command_timeout,
-        }) => {
+        StoreSettings::Redis(RedisSettings { url, connect_timeout, command_timeout }) => {
             let node = NodeSettings::parse(url, *connect_timeout, *command_timeout)?;
-            Ok(Arc::new(RedisStore::new(
-                Node::start(node, shutdown.clone()),
-                *command_timeout,
-            )))
+            Ok(Arc::new(RedisStore::new(Node::start(node, shutdown.clone()), *command_timeout)))
         }
         StoreSettings::Memory { max_counters } => {
             Ok(Arc::new(MemoryStore::new(*max_counters, MonotonicClock::default())))

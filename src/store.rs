@@ -48,10 +48,6 @@ pub struct StoreError {
 
 impl StoreError {
     pub fn new(class: FailureClass, detail: impl Into<Cow<'static, str>>) -> Self {
-        Self {
-            class,
-            charge: None,
-            detail: detail.into(),
-        }
+        Self { class, charge: None, detail: detail.into() }
     }
 }

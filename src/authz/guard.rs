@@ -7,6 +7,7 @@ use std::convert::Infallible;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 
 use envoy_types::pb::envoy::service::auth::v3::CheckResponse;
@@ -20,20 +21,49 @@ use tonic::{Code, Status};
 use tower::{Layer, Service};
 
 use super::response;
+use crate::decision::key::Digest;
 use crate::decision::verdict::FailureClass;
+use crate::store::clock;
 use crate::telemetry::metrics::Metrics;
+use crate::telemetry::once::OncePerMinute;
 
 /// The one method that is guarded; health and everything else answer for themselves.
 const CHECK: &str = "/envoy.service.auth.v3.Authorization/Check";
 
+/// How many checks are being answered: what a drain waits for.
+#[derive(Clone, Default)]
+pub struct InFlight(Arc<AtomicUsize>);
+
+/// One check being answered, until it is dropped.
+struct Answering(InFlight);
+
+impl InFlight {
+    pub fn count(&self) -> usize {
+        self.0.load(Ordering::Acquire)
+    }
+
+    fn enter(&self) -> Answering {
+        self.0.fetch_add(1, Ordering::AcqRel);
+        Answering(self.clone())
+    }
+}
+
+impl Drop for Answering {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
 #[derive(Clone)]
 pub struct GuardLayer {
     metrics: Arc<Metrics>,
+    in_flight: InFlight,
+    lines: Arc<OncePerMinute>,
 }
 
 impl GuardLayer {
-    pub fn new(metrics: Arc<Metrics>) -> Self {
-        Self { metrics }
+    pub fn new(metrics: Arc<Metrics>, in_flight: InFlight) -> Self {
+        Self { metrics, in_flight, lines: Arc::new(OncePerMinute::new(FailureClass::ALL.len())) }
     }
 }
 
@@ -41,17 +71,14 @@ impl<S> Layer<S> for GuardLayer {
     type Service = Guard<S>;
 
     fn layer(&self, inner: S) -> Guard<S> {
-        Guard {
-            inner,
-            metrics: Arc::clone(&self.metrics),
-        }
+        Guard { inner, around: self.clone() }
     }
 }
 
 #[derive(Clone)]
 pub struct Guard<S> {
     inner: S,
-    metrics: Arc<Metrics>,
+    around: GuardLayer,
 }
 
 impl<S> Service<Request<Body>> for Guard<S>
@@ -73,8 +100,10 @@ where
         if !is_check {
             return Box::pin(answering);
         }
-        let metrics = Arc::clone(&self.metrics);
+        let GuardLayer { metrics, in_flight, lines } = self.around.clone();
+        let answering_this = in_flight.enter();
         Box::pin(async move {
+            let _until_answered = answering_this;
             let class = match AssertUnwindSafe(answering).catch_unwind().await {
                 Ok(Ok(response)) => match Status::from_header_map(response.headers()) {
                     Some(status) if status.code() != Code::Ok => class_of(&status),
@@ -83,19 +112,24 @@ where
                 Err(_) => FailureClass::Panic,
             };
             metrics.guarded(class);
-            tracing::error!(
-                class = class.as_str(),
-                "a check could not be decided and was answered as failed"
-            );
+            if lines.is_due(line_key(class), clock::now()) {
+                tracing::error!(class = class.as_str(), "checks cannot be decided and are answered as failed");
+            }
             Ok(encoded(response::failed_without_decision(class)))
         })
     }
 }
 
+/// One line a class and minute.
+fn line_key(class: FailureClass) -> Digest {
+    let place = FailureClass::ALL.iter().position(|known| *known == class).unwrap_or_default();
+    Digest([u8::try_from(place).unwrap_or(u8::MAX); 32])
+}
+
 /// Which of our ends a gRPC error came from. tonic answers these before the service is reached.
 fn class_of(status: &Status) -> FailureClass {
     match status.code() {
-        Code::OutOfRange | Code::ResourceExhausted => FailureClass::RequestTooLarge,
+        Code::OutOfRange => FailureClass::RequestTooLarge,
         Code::Internal | Code::InvalidArgument | Code::Unimplemented => FailureClass::Undecodable,
         _ => FailureClass::Other,
     }
@@ -104,17 +138,9 @@ fn class_of(status: &Status) -> FailureClass {
 /// A unary gRPC response with status OK.
 fn encoded(reply: CheckResponse) -> Response<Body> {
     let message = tokio_stream::once(Ok::<_, Status>(reply));
-    let body = EncodeBody::new_server(
-        ReplyEncoder,
-        message,
-        None,
-        SingleMessageCompressionOverride::Disable,
-        None,
-    );
+    let body = EncodeBody::new_server(ReplyEncoder, message, None, SingleMessageCompressionOverride::Disable, None);
     let mut response = Response::new(Body::new(body));
-    response
-        .headers_mut()
-        .insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
     response
 }
 
@@ -125,9 +151,7 @@ impl Encoder for ReplyEncoder {
     type Error = Status;
 
     fn encode(&mut self, reply: CheckResponse, buffer: &mut EncodeBuf<'_>) -> Result<(), Status> {
-        reply
-            .encode(buffer)
-            .map_err(|error| Status::internal(error.to_string()))
+        reply.encode(buffer).map_err(|error| Status::internal(error.to_string()))
     }
 }
 
@@ -141,7 +165,7 @@ mod tests {
     {
         let metrics = Arc::new(Metrics::new());
         let service = tower::service_fn(move |_: Request<Body>| inner());
-        let mut guard = GuardLayer::new(Arc::clone(&metrics)).layer(service);
+        let mut guard = GuardLayer::new(Arc::clone(&metrics), InFlight::default()).layer(service);
         let request = Request::builder().uri(path).body(Body::empty()).unwrap();
         let Ok(response) = guard.call(request).await;
         (response, metrics)

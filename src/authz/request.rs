@@ -27,11 +27,7 @@ impl<'a> View<'a> {
         let context = message.attributes.as_ref();
         let http = context.and_then(|context| context.request.as_ref()?.http.as_ref());
         let metadata = ForwardedMetadata(context.and_then(|context| context.metadata_context.as_ref()));
-        Self {
-            context,
-            http,
-            metadata,
-        }
+        Self { context, http, metadata }
     }
 
     pub fn attributes(&self) -> Attributes<'_> {
@@ -62,17 +58,10 @@ impl<'a> View<'a> {
         };
         let lines = http.header_map.iter().flat_map(|map| &map.headers).map(|line| {
             // Envoy puts the value into one of the two, by its `encode_raw_headers`.
-            let value = if line.raw_value.is_empty() {
-                line.value.as_bytes()
-            } else {
-                &line.raw_value
-            };
+            let value = if line.raw_value.is_empty() { line.value.as_bytes() } else { &line.raw_value };
             (line.key.as_str(), value)
         });
-        Headers {
-            joined: Some(&http.headers),
-            lines: lines.collect(),
-        }
+        Headers { joined: Some(&http.headers), lines: lines.collect() }
     }
 }
 
@@ -93,12 +82,11 @@ impl Metadata for ForwardedMetadata<'_> {
     fn claim(&self, namespace: &str, path: &[&str]) -> Option<Claim<'_>> {
         let fields: &Struct = self.0?.filter_metadata.get(namespace)?;
         let (last, parents) = path.split_last()?;
-        let parent = parents.iter().try_fold(fields, |fields, step| {
-            match fields.fields.get(*step)?.kind.as_ref()? {
+        let parent =
+            parents.iter().try_fold(fields, |fields, step| match fields.fields.get(*step)?.kind.as_ref()? {
                 Kind::StructValue(inner) => Some(inner),
                 _ => None,
-            }
-        })?;
+            })?;
         let Value { kind } = parent.fields.get(*last)?;
         Some(match kind {
             Some(Kind::StringValue(text)) => Claim::Text(text),
@@ -116,16 +104,8 @@ mod tests {
     use super::*;
 
     fn with_http(http: HttpRequest) -> CheckRequest {
-        let request = attribute_context::Request {
-            http: Some(http),
-            ..Default::default()
-        };
-        CheckRequest {
-            attributes: Some(AttributeContext {
-                request: Some(request),
-                ..Default::default()
-            }),
-        }
+        let request = attribute_context::Request { http: Some(http), ..Default::default() };
+        CheckRequest { attributes: Some(AttributeContext { request: Some(request), ..Default::default() }) }
     }
 
     #[test]
@@ -133,10 +113,7 @@ mod tests {
         let empty = CheckRequest::default();
         let view = View::of(&empty);
         let attributes = view.attributes();
-        assert_eq!(
-            (attributes.path, attributes.principal, attributes.source),
-            ("", "", None)
-        );
+        assert_eq!((attributes.path, attributes.principal, attributes.source), ("", "", None));
         assert_eq!(attributes.metadata.claim("ns", &["a"]), None);
         assert_eq!(view.caller(), Caller::Http);
     }
@@ -150,14 +127,8 @@ mod tests {
         };
         for line in [line("ada", b""), line("", b"ada")] {
             let header_map = Some(HeaderMap { headers: vec![line] });
-            let message = with_http(HttpRequest {
-                header_map,
-                ..Default::default()
-            });
-            assert_eq!(
-                View::of(&message).attributes().headers.single("x-user"),
-                Ok(Some("ada"))
-            );
+            let message = with_http(HttpRequest { header_map, ..Default::default() });
+            assert_eq!(View::of(&message).attributes().headers.single("x-user"), Ok(Some("ada")));
         }
     }
 
@@ -172,10 +143,7 @@ mod tests {
             ("application/json", Caller::Http),
         ] {
             let headers = HashMap::from([("content-type".to_owned(), content_type.to_owned())]);
-            let message = with_http(HttpRequest {
-                headers,
-                ..Default::default()
-            });
+            let message = with_http(HttpRequest { headers, ..Default::default() });
             assert_eq!(View::of(&message).caller(), caller, "{content_type}");
         }
     }
@@ -183,39 +151,19 @@ mod tests {
     #[test]
     fn only_a_tcp_peer_has_an_address() {
         let from = |address| {
-            let peer = Peer {
-                address: Some(Address { address: Some(address) }),
-                ..Default::default()
-            };
+            let peer = Peer { address: Some(Address { address: Some(address) }), ..Default::default() };
             peer_address(&peer)
         };
         let socket = |text: &str, protocol| {
-            address::Address::SocketAddress(SocketAddress {
-                address: text.into(),
-                protocol,
-                ..Default::default()
-            })
+            address::Address::SocketAddress(SocketAddress { address: text.into(), protocol, ..Default::default() })
         };
         assert_eq!(from(socket("203.0.113.7", 0)), "203.0.113.7".parse().ok());
         assert_eq!(from(socket("2001:db8::1", 0)), "2001:db8::1".parse().ok());
         assert_eq!(from(socket("203.0.113.7", 1)), None, "UDP");
-        for text in [
-            "203.0.113.007",
-            "1.2.3",
-            "unknown",
-            "",
-            "fe80::1%eth0",
-            "203.0.113.7:80",
-        ] {
+        for text in ["203.0.113.007", "1.2.3", "unknown", "", "fe80::1%eth0", "203.0.113.7:80"] {
             assert_eq!(from(socket(text, 0)), None, "{text}");
         }
-        assert_eq!(
-            from(address::Address::Pipe(Pipe {
-                path: "/x".into(),
-                mode: 0
-            })),
-            None
-        );
+        assert_eq!(from(address::Address::Pipe(Pipe { path: "/x".into(), mode: 0 })), None);
     }
 
     #[test]
@@ -228,19 +176,11 @@ mod tests {
             ("sub", value(Kind::StringValue("ada".into()))),
             ("n", value(Kind::NumberValue(1.0))),
             ("list", value(Kind::ListValue(Default::default()))),
-            (
-                "realm",
-                value(Kind::StructValue(object(vec![(
-                    "id",
-                    value(Kind::StringValue("r".into())),
-                )]))),
-            ),
+            ("realm", value(Kind::StructValue(object(vec![("id", value(Kind::StringValue("r".into())))])))),
         ]);
         let namespace = object(vec![("jwt_payload", value(Kind::StructValue(payload)))]);
-        let metadata = EnvoyMetadata {
-            filter_metadata: HashMap::from([("ns".to_owned(), namespace)]),
-            ..Default::default()
-        };
+        let metadata =
+            EnvoyMetadata { filter_metadata: HashMap::from([("ns".to_owned(), namespace)]), ..Default::default() };
         let found = |path: &[&str]| {
             let metadata = ForwardedMetadata(Some(&metadata));
             match metadata.claim("ns", path) {
@@ -253,12 +193,7 @@ mod tests {
         assert_eq!(found(&["jwt_payload", "n"]), "Some(Number(1.0))");
         assert_eq!(found(&["jwt_payload", "list"]), "Some(Other)");
         assert_eq!(found(&["jwt_payload", "realm"]), "Some(Other)");
-        for missing in [
-            &["jwt_payload", "x"][..],
-            &["x", "sub"],
-            &["jwt_payload", "sub", "y"],
-            &[],
-        ] {
+        for missing in [&["jwt_payload", "x"][..], &["x", "sub"], &["jwt_payload", "sub", "y"], &[]] {
             assert_eq!(found(missing), "None", "{missing:?}");
         }
     }

@@ -35,10 +35,7 @@ pub struct Answers {
 
 impl Default for Answers {
     fn default() -> Self {
-        Self {
-            ratelimit_fields: RateLimitFields::OnDenied,
-            stop_retries_on_failure: true,
-        }
+        Self { ratelimit_fields: RateLimitFields::OnDenied, stop_retries_on_failure: true }
     }
 }
 
@@ -90,27 +87,17 @@ pub fn answer(decision: &Decision<'_>, caller: Caller, answers: &Answers) -> Che
         }
         Verdict::Unidentified(_) => match decision.policy.map(|policy| policy.on_unidentified) {
             Some(OnUnidentified::Deny(DenyStatus::Forbidden)) => forbidden("no verified identity\n"),
-            _ => denied(
-                code::UNAUTHENTICATED,
-                401,
-                HeaderList::default(),
-                "no verified identity\n".to_owned(),
-            ),
+            _ => denied(code::UNAUTHENTICATED, 401, HeaderList::default(), "no verified identity\n".to_owned()),
         },
         Verdict::Unmatched(Answer::Deny) => forbidden("no policy allows this request\n"),
         Verdict::AmbiguousPath => forbidden("the path can be read in two ways\n"),
         Verdict::Failed(_) => {
-            let to_envoy = decision
-                .policy
-                .is_some_and(|policy| matches!(policy.on_failure, OnFailure::Envoy));
+            let to_envoy = decision.policy.is_some_and(|policy| matches!(policy.on_failure, OnFailure::Envoy));
             failed(to_envoy, answers)
         }
     };
     CheckResponse {
-        status: Some(Status {
-            code,
-            ..Default::default()
-        }),
+        status: Some(Status { code, ..Default::default() }),
         dynamic_metadata: Some(metadata::of(decision)),
         http_response: Some(http),
     }
@@ -118,23 +105,13 @@ pub fn answer(decision: &Decision<'_>, caller: Caller, answers: &Answers) -> Che
 
 /// The reply where there is no decision to speak of: an undecodable or oversize request, a panic.
 pub fn failed_without_decision(class: FailureClass) -> CheckResponse {
-    let decision = Decision {
-        policy: None,
-        verdict: Verdict::Failed(class),
-        fallback: None,
-    };
+    let decision = Decision { policy: None, verdict: Verdict::Failed(class), fallback: None };
     answer(&decision, Caller::Http, &Answers::default())
 }
 
 fn allowed(headers: HeaderList) -> (i32, HttpResponse) {
     let response_headers_to_add = headers.into_options();
-    (
-        code::OK,
-        HttpResponse::OkResponse(OkHttpResponse {
-            response_headers_to_add,
-            ..Default::default()
-        }),
-    )
+    (code::OK, HttpResponse::OkResponse(OkHttpResponse { response_headers_to_add, ..Default::default() }))
 }
 
 fn forbidden(body: &str) -> (i32, HttpResponse) {
@@ -142,10 +119,7 @@ fn forbidden(body: &str) -> (i32, HttpResponse) {
 }
 
 fn denied(code: i32, status: i32, headers: HeaderList, body: String) -> (i32, HttpResponse) {
-    (
-        code,
-        HttpResponse::DeniedResponse(response(status, headers.into_options(), body)),
-    )
+    (code, HttpResponse::DeniedResponse(response(status, headers.into_options(), body)))
 }
 
 /// 503. As a denial it is final; as an error Envoy's own `failure_mode_allow` decides (Envoy 1.37).
@@ -155,25 +129,13 @@ fn failed(to_envoy: bool, answers: &Answers) -> (i32, HttpResponse) {
     if answers.stop_retries_on_failure {
         headers.set("x-envoy-ratelimited", "true");
     }
-    let response = response(
-        503,
-        headers.into_options(),
-        "the rate limiter cannot decide at the moment\n".to_owned(),
-    );
-    let http = if to_envoy {
-        HttpResponse::ErrorResponse(response)
-    } else {
-        HttpResponse::DeniedResponse(response)
-    };
+    let response = response(503, headers.into_options(), "the rate limiter cannot decide at the moment\n".to_owned());
+    let http = if to_envoy { HttpResponse::ErrorResponse(response) } else { HttpResponse::DeniedResponse(response) };
     (code::UNAVAILABLE, http)
 }
 
 fn response(status: i32, headers: Vec<HeaderValueOption>, body: String) -> DeniedHttpResponse {
-    DeniedHttpResponse {
-        status: Some(HttpStatus { code: status }),
-        headers,
-        body,
-    }
+    DeniedHttpResponse { status: Some(HttpStatus { code: status }), headers, body }
 }
 
 #[cfg(test)]

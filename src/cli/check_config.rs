@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use clap::Args;
 
 use super::ConfigFile;
+use crate::config::line;
 
 #[derive(Args)]
 pub struct Arguments {
@@ -15,6 +16,9 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments) -> ExitCode {
     match arguments.config.load() {
         Ok(config) => {
+            for warning in &config.warnings {
+                eprintln!("warning: {}", line(&arguments.config.path, warning));
+            }
             let count = config.rules.policies.len();
             let plural = if count == 1 { "policy" } else { "policies" };
             println!("{}: valid, {count} {plural}", arguments.config.path.display());

@@ -69,9 +69,7 @@ async fn ask(arguments: Arguments) -> Result<ExitCode, String> {
         .await
         .map_err(|error| format!("no sidecar answers at {address}: {}", root_cause(&error)))?;
     if arguments.health {
-        return health(channel)
-            .await
-            .map_err(|status| format!("health: {}", status.message()));
+        return health(channel).await.map_err(|status| format!("health: {}", status.message()));
     }
     let asked = AuthorizationClient::new(channel).check(request(arguments)).await;
     let reply = asked.map_err(|status| format!("the check ended with gRPC {}: {}", status.code(), status.message()))?;
@@ -79,16 +77,8 @@ async fn ask(arguments: Arguments) -> Result<ExitCode, String> {
 }
 
 async fn connect(address: &str, timeout: Duration) -> Result<Channel, tonic::transport::Error> {
-    let uri = if address.starts_with("unix:") {
-        address.to_owned()
-    } else {
-        format!("http://{address}")
-    };
-    Endpoint::from_shared(uri)?
-        .connect_timeout(timeout)
-        .timeout(timeout)
-        .connect()
-        .await
+    let uri = if address.starts_with("unix:") { address.to_owned() } else { format!("http://{address}") };
+    Endpoint::from_shared(uri)?.connect_timeout(timeout).timeout(timeout).connect().await
 }
 
 fn root_cause(error: &dyn std::error::Error) -> String {
@@ -100,17 +90,10 @@ fn root_cause(error: &dyn std::error::Error) -> String {
 }
 
 async fn health(channel: Channel) -> Result<ExitCode, tonic::Status> {
-    let reply = HealthClient::new(channel)
-        .check(HealthCheckRequest::default())
-        .await?
-        .into_inner();
+    let reply = HealthClient::new(channel).check(HealthCheckRequest::default()).await?.into_inner();
     let serving = reply.status == ServingStatus::Serving as i32;
     println!("{}", if serving { "serving" } else { "not serving" });
-    Ok(if serving {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::from(exit::NO)
-    })
+    Ok(if serving { ExitCode::SUCCESS } else { ExitCode::from(exit::NO) })
 }
 
 fn request(arguments: Arguments) -> CheckRequest {
@@ -123,10 +106,7 @@ fn request(arguments: Arguments) -> CheckRequest {
     };
     CheckRequest {
         attributes: Some(AttributeContext {
-            request: Some(Request {
-                http: Some(http),
-                ..Default::default()
-            }),
+            request: Some(Request { http: Some(http), ..Default::default() }),
             context_extensions: arguments.route.into_iter().collect(),
             ..Default::default()
         }),
@@ -145,11 +125,7 @@ fn show(reply: &CheckResponse) -> ExitCode {
             return ExitCode::from(exit::SOFTWARE);
         }
     };
-    let mut facts: Vec<_> = reply
-        .dynamic_metadata
-        .iter()
-        .flat_map(|metadata| &metadata.fields)
-        .collect();
+    let mut facts: Vec<_> = reply.dynamic_metadata.iter().flat_map(|metadata| &metadata.fields).collect();
     // The verdict first, then by name.
     facts.sort_by_key(|(name, _)| (*name != "verdict", (*name).clone()));
     let facts = facts.iter().map(|(name, value)| match &value.kind {
@@ -162,9 +138,5 @@ fn show(reply: &CheckResponse) -> ExitCode {
         println!("  {}: {}", header.key, header.value);
     }
     let allowed = reply.status.as_ref().is_some_and(|status| status.code == 0);
-    if allowed {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::from(exit::NO)
-    }
+    if allowed { ExitCode::SUCCESS } else { ExitCode::from(exit::NO) }
 }

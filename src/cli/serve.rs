@@ -54,15 +54,6 @@ async fn serve(config: Config, file: ConfigFile) -> ExitCode {
             return ExitCode::from(exit::UNAVAILABLE);
         }
     };
-    tracing::info!(
-        grpc = %bound.grpc_address,
-        admin = %bound.admin_address,
-        version = env!("CARGO_PKG_VERSION"),
-        store = ?config.fixed.store,
-        policies = config.rules.policies.len(),
-        secret_fingerprint = %config.secret.fingerprint(),
-        "listening"
-    );
     match server::run(config, file.path, bound, control).await {
         Ok(()) => {
             tracing::info!("stopped");

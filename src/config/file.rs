@@ -20,29 +20,14 @@ const MAX_FILE_LEN: u64 = 1024 * 1024;
 const LONGEST_BUDGET: Duration = Duration::from_secs(10);
 
 pub fn load(path: &Path, secret: Option<&Secret>) -> Result<Config, Vec<Problem>> {
-    let whole = |text: String| {
-        vec![Problem {
-            at: None,
-            path: String::new(),
-            text,
-        }]
-    };
-    let length = std::fs::metadata(path)
-        .map_err(|error| whole(format!("cannot be read: {error}")))?
-        .len();
+    let whole = |text: String| vec![Problem { at: None, path: String::new(), text }];
+    let length = std::fs::metadata(path).map_err(|error| whole(format!("cannot be read: {error}")))?.len();
     if length > MAX_FILE_LEN {
-        return Err(whole(format!(
-            "has {length} bytes, more than the {MAX_FILE_LEN} that a configuration may have"
-        )));
+        return Err(whole(format!("has {length} bytes, more than the {MAX_FILE_LEN} that a configuration may have")));
     }
     let source = std::fs::read_to_string(path).map_err(|error| whole(format!("cannot be read: {error}")))?;
-    let root = tree::parse(&source).map_err(|error| {
-        vec![Problem {
-            at: error.at,
-            path: String::new(),
-            text: error.text,
-        }]
-    })?;
+    let root =
+        tree::parse(&source).map_err(|error| vec![Problem { at: error.at, path: String::new(), text: error.text }])?;
     let findings = Findings::default();
     let config = config(&Field::root(&root, &findings), secret);
     let (problems, warnings) = findings.into_parts();
@@ -67,21 +52,12 @@ fn config(root: &Field<'_>, running: Option<&Secret>) -> Option<Config> {
         None => Some(Prefix::default()),
     };
     let rails = policies::rails(file.optional("guard_rails"));
-    let identity = file
-        .optional("identity")
-        .map_or_else(|| Some(Default::default()), |field| identity::sources(&field));
+    let identity =
+        file.optional("identity").map_or_else(|| Some(Default::default()), |field| identity::sources(&field));
     let answers = answers(file.optional("answers"));
     let policies = file.required("policies").zip(prefix).and_then(|(field, prefix)| {
         let known = identity.clone().unwrap_or_default();
-        policies::policies(
-            &field,
-            &policies::Around {
-                prefix,
-                rails,
-                identity: known,
-                secret: in_use.clone(),
-            },
-        )
+        policies::policies(&field, &policies::Around { prefix, rails, identity: known, secret: in_use.clone() })
     });
     let fixed_answer = |key, default| {
         let choices = [("allow", Answer::Allow), ("deny", Answer::Deny)];
@@ -99,23 +75,10 @@ fn config(root: &Field<'_>, running: Option<&Secret>) -> Option<Config> {
         );
     }
     file.finish();
-    let rules = Rules {
-        policies: policies?,
-        identity: identity?,
-        unmatched: unmatched?,
-        ambiguous_path: ambiguous_path?,
-    };
-    let authz = AuthzSettings {
-        decision_budget: decision_budget?,
-        answers: answers?,
-    };
-    Some(Config {
-        fixed: fixed?,
-        rules,
-        authz,
-        secret: secret?,
-        warnings: Vec::new(),
-    })
+    let rules =
+        Rules { policies: policies?, identity: identity?, unmatched: unmatched?, ambiguous_path: ambiguous_path? };
+    let authz = AuthzSettings { decision_budget: decision_budget?, answers: answers? };
+    Some(Config { fixed: fixed?, rules, authz, secret: secret?, warnings: Vec::new() })
 }
 
 fn budget(field: Option<Field<'_>>) -> Option<Duration> {
@@ -141,15 +104,11 @@ fn answers(field: Option<Field<'_>>) -> Option<Answers> {
         ("on_denied", RateLimitFields::OnDenied),
         ("always", RateLimitFields::Always),
     ];
-    let ratelimit_fields = section
-        .optional("ratelimit_fields")
-        .map_or(Some(default.ratelimit_fields), |field| field.choice(&fields));
+    let ratelimit_fields =
+        section.optional("ratelimit_fields").map_or(Some(default.ratelimit_fields), |field| field.choice(&fields));
     let stop = section
         .optional("stop_retries_on_failure")
         .map_or(Some(default.stop_retries_on_failure), |field| field.boolean());
     section.finish();
-    Some(Answers {
-        ratelimit_fields: ratelimit_fields?,
-        stop_retries_on_failure: stop?,
-    })
+    Some(Answers { ratelimit_fields: ratelimit_fields?, stop_retries_on_failure: stop? })
 }

@@ -67,27 +67,15 @@ pub struct Section<'n> {
 
 impl<'n> Field<'n> {
     pub fn root(node: &'n Node, findings: &'n Findings) -> Self {
-        Self {
-            node,
-            path: String::new(),
-            findings,
-        }
+        Self { node, path: String::new(), findings }
     }
 
     pub fn problem(&self, text: impl fmt::Display) {
-        self.findings.add(Problem {
-            at: Some(self.node.at),
-            path: self.path.clone(),
-            text: text.to_string(),
-        });
+        self.findings.add(Problem { at: Some(self.node.at), path: self.path.clone(), text: text.to_string() });
     }
 
     pub fn warning(&self, text: impl fmt::Display) {
-        let warning = Problem {
-            at: Some(self.node.at),
-            path: self.path.clone(),
-            text: text.to_string(),
-        };
+        let warning = Problem { at: Some(self.node.at), path: self.path.clone(), text: text.to_string() };
         self.findings.warnings.borrow_mut().push(warning);
     }
 
@@ -130,11 +118,7 @@ impl<'n> Field<'n> {
     pub fn list(&self) -> Option<Vec<Self>> {
         match &self.node.value {
             Value::List(items) => {
-                let item = |(index, node)| Self {
-                    node,
-                    path: format!("{}[{index}]", self.path),
-                    ..self.clone()
-                };
+                let item = |(index, node)| Self { node, path: format!("{}[{index}]", self.path), ..self.clone() };
                 Some(items.iter().enumerate().map(item).collect())
             }
             _ => self.wanted("a list"),
@@ -146,14 +130,7 @@ impl<'n> Field<'n> {
         match &self.node.value {
             Value::Map(entries) => {
                 let pair = |(key, node): &'n (Key, Node)| {
-                    (
-                        key.text.as_str(),
-                        Self {
-                            node,
-                            path: join(&self.path, &key.text),
-                            ..self.clone()
-                        },
-                    )
+                    (key.text.as_str(), Self { node, path: join(&self.path, &key.text), ..self.clone() })
                 };
                 Some(entries.iter().map(pair).collect())
             }
@@ -175,9 +152,7 @@ impl<'n> Field<'n> {
     /// A text that is something more.
     pub fn parse<T, E: fmt::Display>(&self, parse: impl FnOnce(&str) -> Result<T, E>) -> Option<T> {
         let text = self.text()?;
-        parse(text)
-            .map_err(|error| self.problem(format!("{text:?}: {error}")))
-            .ok()
+        parse(text).map_err(|error| self.problem(format!("{text:?}: {error}"))).ok()
     }
 
     /// A whole number in plain decimal digits.
@@ -211,9 +186,7 @@ impl<'n> Field<'n> {
                 }
             },
             Value::Number(text) if text.bytes().all(|b| b.is_ascii_digit()) => {
-                self.problem(format!(
-                    "{text} has no unit: write {text}s for seconds or {text}ms for milliseconds"
-                ));
+                self.problem(format!("{text} has no unit: write {text}s for seconds or {text}ms for milliseconds"));
                 None
             }
             _ => self.wanted(LIKE),
@@ -240,11 +213,7 @@ impl<'n> Section<'n> {
     pub fn optional(&self, key: &'static str) -> Option<Field<'n>> {
         self.asked.borrow_mut().push(key);
         let (_, node) = self.entries.iter().find(|(found, _)| found.text == key)?;
-        Some(Field {
-            node,
-            path: join(&self.path, key),
-            findings: self.findings,
-        })
+        Some(Field { node, path: join(&self.path, key), findings: self.findings })
     }
 
     pub fn required(&self, key: &'static str) -> Option<Field<'n>> {
@@ -257,55 +226,31 @@ impl<'n> Section<'n> {
 
     /// The one key that is present out of `keys`, for maps that are a choice.
     pub fn one_of(&self, keys: &[&'static str]) -> Option<(&'static str, Field<'n>)> {
-        let mut found: Vec<_> = keys
-            .iter()
-            .filter_map(|key| Some((*key, self.optional(key)?)))
-            .collect();
+        let mut found: Vec<_> = keys.iter().filter_map(|key| Some((*key, self.optional(key)?))).collect();
         if found.len() == 1 {
             return found.pop();
         }
-        let misspelt = self
-            .entries
-            .iter()
-            .any(|(key, _)| !self.asked.borrow().contains(&key.text.as_str()));
+        let misspelt = self.entries.iter().any(|(key, _)| !self.asked.borrow().contains(&key.text.as_str()));
         if !(found.is_empty() && misspelt) {
-            self.problem(format!(
-                "found {} of {}: write exactly one",
-                found.len(),
-                keys.join(", ")
-            ));
+            self.problem(format!("found {} of {}: write exactly one", found.len(), keys.join(", ")));
         }
         None
     }
 
     pub fn problem(&self, text: impl fmt::Display) {
-        self.findings.add(Problem {
-            at: Some(self.at),
-            path: self.path.clone(),
-            text: text.to_string(),
-        });
+        self.findings.add(Problem { at: Some(self.at), path: self.path.clone(), text: text.to_string() });
     }
 
     /// Reports the keys that nobody asked for, with the likely correction.
     pub fn finish(self) {
         let asked = self.asked.into_inner();
-        for (key, _) in self
-            .entries
-            .iter()
-            .filter(|(key, _)| !asked.contains(&key.text.as_str()))
-        {
-            let nearest = asked
-                .iter()
-                .max_by(|a, b| likeness(a, &key.text).total_cmp(&likeness(b, &key.text)));
+        for (key, _) in self.entries.iter().filter(|(key, _)| !asked.contains(&key.text.as_str())) {
+            let nearest = asked.iter().max_by(|a, b| likeness(a, &key.text).total_cmp(&likeness(b, &key.text)));
             let text = match nearest.filter(|near| likeness(near, &key.text) > 0.7) {
                 Some(near) => format!("unknown key {:?}: did you mean {near:?}?", key.text),
                 None => format!("unknown key {:?}: known here are {}", key.text, asked.join(", ")),
             };
-            self.findings.add(Problem {
-                at: Some(key.at),
-                path: self.path.clone(),
-                text,
-            });
+            self.findings.add(Problem { at: Some(key.at), path: self.path.clone(), text });
         }
     }
 }
@@ -315,9 +260,5 @@ fn likeness(a: &str, b: &str) -> f64 {
 }
 
 fn join(path: &str, key: &str) -> String {
-    if path.is_empty() {
-        key.to_owned()
-    } else {
-        format!("{path}.{key}")
-    }
+    if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") }
 }

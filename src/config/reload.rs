@@ -32,14 +32,7 @@ impl Reloader {
         metrics: &Arc<Metrics>,
     ) -> Self {
         let (limiter, settings, metrics) = (Arc::clone(limiter), Arc::clone(settings), Arc::clone(metrics));
-        Self {
-            file,
-            secret,
-            fixed,
-            limiter,
-            settings,
-            metrics,
-        }
+        Self { file, secret, fixed, limiter, settings, metrics }
     }
 
     /// Reads the file again. A bad one changes nothing.

@@ -40,40 +40,24 @@ fn the_manual_is_a_valid_configuration() {
     assert_eq!(config.rules.policies.len(), 2);
     assert_eq!(config.rules.unmatched, Answer::Allow);
     assert_eq!(config.rules.policies[1].limits.len(), 2);
-    assert!(matches!(
-        config.rules.policies[1].on_failure,
-        OnFailure::Open(LocalLimit::Limited(_))
-    ));
+    assert!(matches!(config.rules.policies[1].on_failure, OnFailure::Open(LocalLimit::Limited(_))));
     assert_eq!(config.warnings.len(), 0, "{:?}", config.warnings);
 }
 
 #[test]
 fn what_the_manual_calls_a_default_is_the_default() {
     let config = load(VALID).unwrap();
-    let Fixed {
-        listen,
-        admin,
-        drain,
-        store,
-    } = config.fixed;
+    let Fixed { listen, admin, drain, store } = config.fixed;
     assert_eq!(listen, Listen::Tcp("127.0.0.1:50051".parse().unwrap()));
-    assert_eq!(
-        (admin, drain),
-        ("127.0.0.1:9180".parse().unwrap(), Duration::from_secs(5))
-    );
-    let StoreSettings::Redis(redis) = store else {
-        panic!("redis")
-    };
+    assert_eq!((admin, drain), ("127.0.0.1:9180".parse().unwrap(), Duration::from_secs(5)));
+    let StoreSettings::Redis(redis) = store else { panic!("redis") };
     assert_eq!(
         (redis.connect_timeout, redis.command_timeout),
         (Duration::from_millis(200), Duration::from_millis(200))
     );
     assert_eq!(config.authz.decision_budget, Duration::from_millis(250));
     assert_eq!(config.rules.ambiguous_path, Answer::Deny);
-    assert!(matches!(
-        config.rules.policies[0].on_unidentified,
-        OnUnidentified::Deny(_)
-    ));
+    assert!(matches!(config.rules.policies[0].on_unidentified, OnUnidentified::Deny(_)));
 }
 
 #[test]
@@ -98,21 +82,8 @@ fn every_problem_is_reported_with_its_place_and_remedy() {
 // RL-32: what is not what it looks like is refused, with the name of the setting that raises a rail.
 #[test]
 fn odd_and_out_of_range_numbers_are_refused() {
-    for odd in [
-        "010",
-        "0o10",
-        "0x10",
-        "1_000",
-        "1e3",
-        "1.0",
-        "\"100\"",
-        "-1",
-        "0",
-        ".inf",
-        "~",
-        "",
-        "9007199254740992",
-    ] {
+    for odd in ["010", "0o10", "0x10", "1_000", "1e3", "1.0", "\"100\"", "-1", "0", ".inf", "~", "", "9007199254740992"]
+    {
         let found = problems("limit: 3", &format!("limit: {odd}"));
         assert!(found.contains("fixed_window.limit: "), "{odd}: {found}");
     }
@@ -123,37 +94,18 @@ fn odd_and_out_of_range_numbers_are_refused() {
         assert!(found.contains("fixed_window.window: "), "{odd}: {found}");
     }
     assert!(load(&VALID.replace("window: 10s", "window: 1ms")).is_ok());
-    let raised = format!(
-        "{}guard_rails: {{ max_window: 1day }}\n",
-        VALID.replace("window: 10s", "window: 61m")
-    );
+    let raised = format!("{}guard_rails: {{ max_window: 1day }}\n", VALID.replace("window: 10s", "window: 61m"));
     assert!(load(&raised).is_ok());
 }
 
 // RL-32: a name is never turned into a boolean or a number.
 #[test]
 fn names_are_texts() {
-    assert_eq!(
-        load(&VALID.replace("name: orders", "name: no")).unwrap().rules.policies[0]
-            .name
-            .as_str(),
-        "no"
-    );
+    assert_eq!(load(&VALID.replace("name: orders", "name: no")).unwrap().rules.policies[0].name.as_str(), "no");
     assert!(problems("name: orders", "name: 123").contains("write \"123\""));
-    assert_eq!(
-        load(&VALID.replace("name: orders", "name: \"123\""))
-            .unwrap()
-            .rules
-            .policies[0]
-            .name
-            .as_str(),
-        "123"
-    );
+    assert_eq!(load(&VALID.replace("name: orders", "name: \"123\"")).unwrap().rules.policies[0].name.as_str(), "123");
     for odd in ["null", "Orders", "a_b", "true"] {
-        assert!(
-            problems("name: orders", &format!("name: {odd}")).contains("policies[0].name: "),
-            "{odd}"
-        );
+        assert!(problems("name: orders", &format!("name: {odd}")).contains("policies[0].name: "), "{odd}");
     }
 }
 
@@ -180,22 +132,10 @@ fn what_can_never_work_is_refused() {
     for (from, to, wanted) in [
         ("  - name: orders", "  - name: orders\n    match: {}", "no condition"),
         ("store: {", "store: { memory: {},", "found 2 of redis, memory"),
-        (
-            "[{ route: tenant }]",
-            "[{ route: tenant }, { route: tenant }]",
-            "stands in the list already",
-        ),
-        (
-            "[{ route: tenant }]",
-            "[{ header: { name: x-t } }]",
-            "\"trusted_because\" is missing",
-        ),
+        ("[{ route: tenant }]", "[{ route: tenant }, { route: tenant }]", "stands in the list already"),
+        ("[{ route: tenant }]", "[{ header: { name: x-t } }]", "\"trusted_because\" is missing"),
         ("secret_file: SECRET", "secret_file: /none", "No such file"),
-        (
-            "secret_file: SECRET",
-            "secret_env: TALLYGATE_NO_SUCH_VARIABLE",
-            "is not set",
-        ),
+        ("secret_file: SECRET", "secret_env: TALLYGATE_NO_SUCH_VARIABLE", "is not set"),
         ("per: [tenant]", "per: [tenant, tenant]", "stands here twice"),
         ("per: [tenant]", "per: tenant", "wanted a list"),
     ] {
@@ -204,19 +144,13 @@ fn what_can_never_work_is_refused() {
     }
     let policy = &VALID[VALID.find("  - name").unwrap()..];
     let twice = format!("{VALID}{}", policy.replace("orders", "other"));
-    assert!(
-        load(&twice).err().unwrap().contains("is never reached: policy orders"),
-        "{twice}"
-    );
+    assert!(load(&twice).err().unwrap().contains("is never reached: policy orders"), "{twice}");
 }
 
 #[test]
 fn a_password_is_never_repeated() {
     let found = problems("redis://127.0.0.1:6379", "redis://u:PW-CANARY@ho st:99999");
-    assert!(
-        found.contains("store.redis.url") && !found.contains("CANARY"),
-        "{found}"
-    );
+    assert!(found.contains("store.redis.url") && !found.contains("CANARY"), "{found}");
     let config = load(&VALID.replace("redis://127", "redis://u:PW-CANARY@127")).unwrap();
     assert!(!format!("{:?}", config.fixed).contains("CANARY"));
 }
@@ -236,9 +170,5 @@ fn the_secret_in_use_stays_until_a_restart() {
     fs::write(&secret, "another-secret-of-32-bytes-length").unwrap();
     let reloaded = Config::load(&file, Some(&running.secret)).unwrap();
     assert_eq!(key(&reloaded), key(&running));
-    assert_ne!(
-        reloaded.secret.fingerprint(),
-        running.secret.fingerprint(),
-        "and the difference can be told"
-    );
+    assert_ne!(reloaded.secret.fingerprint(), running.secret.fingerprint(), "and the difference can be told");
 }

@@ -56,14 +56,8 @@ pub fn parse(source: &str) -> Result<Node, SyntaxError> {
     };
     let parsed = serde_yaml::from_str_with_options::<Spanned<Raw>>(source, options);
     parsed.map(|raw| node(raw, source)).map_err(|error| {
-        let at = error.location().map(|l| Place {
-            line: l.line(),
-            column: l.column(),
-        });
-        SyntaxError {
-            at,
-            text: without_location(&error.to_string()),
-        }
+        let at = error.location().map(|l| Place { line: l.line(), column: l.column() });
+        SyntaxError { at, text: without_location(&error.to_string()) }
     })
 }
 
@@ -84,10 +78,7 @@ enum Raw {
 }
 
 fn place<T>(spanned: &Spanned<T>) -> Place {
-    Place {
-        line: spanned.referenced.line(),
-        column: spanned.referenced.column(),
-    }
+    Place { line: spanned.referenced.line(), column: spanned.referenced.column() }
 }
 
 fn node(raw: Spanned<Raw>, source: &str) -> Node {
@@ -113,9 +104,7 @@ fn node(raw: Spanned<Raw>, source: &str) -> Node {
 fn typed(span: serde_yaml::Span, source: &str) -> String {
     let start = span.byte_offset().and_then(|start| usize::try_from(start).ok());
     let len = span.byte_len().and_then(|len| usize::try_from(len).ok());
-    let range = start
-        .zip(len)
-        .and_then(|(start, len)| source.get(start..start.checked_add(len)?));
+    let range = start.zip(len).and_then(|(start, len)| source.get(start..start.checked_add(len)?));
     range.unwrap_or("?").trim().to_owned()
 }
 
@@ -197,10 +186,7 @@ mod tests {
 
     fn only(source: &str) -> String {
         match parse(source) {
-            Ok(Node {
-                value: Value::Map(entries),
-                ..
-            }) => format!("{:?}", entries[0].1.value),
+            Ok(Node { value: Value::Map(entries), .. }) => format!("{:?}", entries[0].1.value),
             Ok(other) => format!("{:?}", other.value),
             Err(error) => format!("{:?}: {}", error.at.map(|at| (at.line, at.column)), error.text),
         }
@@ -209,17 +195,7 @@ mod tests {
     // RL-32: what looks like a number is kept as typed, so that nothing is silently read as another one.
     #[test]
     fn scalars_are_kept_as_typed() {
-        for number in [
-            "100",
-            "010",
-            "0x10",
-            "1_000",
-            "1e3",
-            "1.0",
-            "-1",
-            "18446744073709551616",
-            "1.10",
-        ] {
+        for number in ["100", "010", "0x10", "1_000", "1e3", "1.0", "-1", "18446744073709551616", "1.10"] {
             let value = only(&format!("a: {number}"));
             assert!(
                 value == format!("Number({number:?})") || value == format!("Text({number:?})"),
@@ -238,13 +214,9 @@ mod tests {
     // RL-31: what passes silently elsewhere is an error with its place.
     #[test]
     fn mistakes_that_yaml_lets_pass_are_errors() {
-        for source in [
-            "a: 1\na: 2\n",
-            "a: {b: 1, b: 2}",
-            "a: 1\n---\nb: 2\n",
-            "a:\n\tb: 1\n",
-            "x: &x {b: 1}\na: {<<: *x}",
-        ] {
+        for source in
+            ["a: 1\na: 2\n", "a: {b: 1, b: 2}", "a: 1\n---\nb: 2\n", "a:\n\tb: 1\n", "x: &x {b: 1}\na: {<<: *x}"]
+        {
             assert!(parse(source).is_err(), "{source:?}");
         }
         let error = parse("a: 1\na: 2\n").unwrap_err();
@@ -262,17 +234,9 @@ mod tests {
 
     #[test]
     fn every_value_knows_its_place() {
-        let Ok(Node {
-            value: Value::Map(entries),
-            ..
-        }) = parse("a: 1\nb:\n  c: 2\n")
-        else {
-            panic!("a map")
-        };
+        let Ok(Node { value: Value::Map(entries), .. }) = parse("a: 1\nb:\n  c: 2\n") else { panic!("a map") };
         assert_eq!(entries[1].0.at, Place { line: 2, column: 1 });
-        let Value::Map(inner) = &entries[1].1.value else {
-            panic!("a map")
-        };
+        let Value::Map(inner) = &entries[1].1.value else { panic!("a map") };
         assert_eq!(inner[0].1.at, Place { line: 3, column: 6 });
     }
 }

@@ -61,11 +61,7 @@ mod tests {
     fn a_prefix_joins_a_site_and_nothing_beyond_it() {
         assert_eq!(bytes("2001:db8:1:2::a", 64), bytes("2001:db8:1:2:ffff::b", 64));
         assert_ne!(bytes("2001:db8:1:2::a", 64), bytes("2001:db8:1:3::a", 64));
-        assert_ne!(
-            bytes("2001:db8:1:2::", 64),
-            bytes("2001:db8:1:2::", 128),
-            "the length is part of the key"
-        );
+        assert_ne!(bytes("2001:db8:1:2::", 64), bytes("2001:db8:1:2::", 128), "the length is part of the key");
     }
 
     #[test]

@@ -88,10 +88,7 @@ impl Standing {
         match self {
             Self::FixedWindow(standing) => {
                 let state = standing.state();
-                Kept {
-                    expires_at_ms: state.expires_at_ms,
-                    state: State::FixedWindow(state),
-                }
+                Kept { expires_at_ms: state.expires_at_ms, state: State::FixedWindow(state) }
             }
         }
     }
@@ -113,13 +110,8 @@ pub enum Foreign {
 }
 
 impl Foreign {
-    pub const ALL: [Self; 5] = [
-        Self::WrongType,
-        Self::NoExpiry,
-        Self::Malformed,
-        Self::ExpiryTooFar,
-        Self::AheadOfClock,
-    ];
+    pub const ALL: [Self; 5] =
+        [Self::WrongType, Self::NoExpiry, Self::Malformed, Self::ExpiryTooFar, Self::AheadOfClock];
 
     /// A word of a closed set, for metrics and logs.
     pub fn as_str(self) -> &'static str {
@@ -177,10 +169,7 @@ pub fn judge(demands: &[Demand<'_>], now_us: u64, n: u64) -> Result<Judgement, (
     let mut admitted = n;
     let mut standings = Vec::with_capacity(demands.len());
     for (index, demand) in demands.iter().enumerate() {
-        let standing = demand
-            .algorithm
-            .stand(demand.state, now_us)
-            .map_err(|foreign| (index, foreign))?;
+        let standing = demand.algorithm.stand(demand.state, now_us).map_err(|foreign| (index, foreign))?;
         admitted = admitted.min(standing.fits(demand.cost));
         standings.push(standing);
     }
@@ -189,21 +178,9 @@ pub fn judge(demands: &[Demand<'_>], now_us: u64, n: u64) -> Result<Judgement, (
             standing.take(admitted * demand.cost);
         }
     }
-    let admissions = standings
-        .iter()
-        .zip(demands)
-        .map(|(s, demand)| s.admission(demand.cost))
-        .collect();
-    let writes = if admitted > 0 {
-        standings.iter().map(Standing::kept).collect()
-    } else {
-        Vec::new()
-    };
-    Ok(Judgement {
-        admitted,
-        admissions,
-        writes,
-    })
+    let admissions = standings.iter().zip(demands).map(|(s, demand)| s.admission(demand.cost)).collect();
+    let writes = if admitted > 0 { standings.iter().map(Standing::kept).collect() } else { Vec::new() };
+    Ok(Judgement { admitted, admissions, writes })
 }
 
 #[cfg(test)]
@@ -215,35 +192,18 @@ mod tests {
     }
 
     fn demand(algorithm: Algorithm, state: Option<&State>) -> Demand<'_> {
-        Demand {
-            algorithm,
-            state,
-            cost: 1,
-        }
+        Demand { algorithm, state, cost: 1 }
     }
 
     #[test]
     fn several_limits_are_charged_all_or_none() {
-        let full = State::FixedWindow(fixed_window::State {
-            count: 3,
-            expires_at_ms: 1500,
-        });
-        let refused = judge(
-            &[demand(window(10), None), demand(window(3), Some(&full))],
-            1_000_000,
-            1,
-        )
-        .unwrap();
+        let full = State::FixedWindow(fixed_window::State { count: 3, expires_at_ms: 1500 });
+        let refused = judge(&[demand(window(10), None), demand(window(3), Some(&full))], 1_000_000, 1).unwrap();
         assert_eq!((refused.admitted, refused.writes.len()), (0, 0));
         assert_eq!(refused.admissions[0].remaining, 10);
         assert_eq!(refused.admissions[1].retry_after_ms, Some(500));
 
-        let allowed = judge(
-            &[demand(window(10), None), demand(window(4), Some(&full))],
-            1_000_000,
-            1,
-        )
-        .unwrap();
+        let allowed = judge(&[demand(window(10), None), demand(window(4), Some(&full))], 1_000_000, 1).unwrap();
         assert_eq!((allowed.admitted, allowed.writes.len()), (1, 2));
         assert_eq!(allowed.admissions[1].remaining, 0);
     }
@@ -252,18 +212,12 @@ mod tests {
     fn n_equal_requests_pass_as_far_as_the_narrowest_limit_lets_them() {
         let judged = judge(&[demand(window(10), None), demand(window(3), None)], 0, 7).unwrap();
         assert_eq!(judged.admitted, 3);
-        assert_eq!(
-            judged.admissions.iter().map(|a| a.remaining).collect::<Vec<_>>(),
-            [7, 0]
-        );
+        assert_eq!(judged.admissions.iter().map(|a| a.remaining).collect::<Vec<_>>(), [7, 0]);
     }
 
     #[test]
     fn foreign_state_names_its_place_and_nothing_is_charged() {
-        let stray = State::FixedWindow(fixed_window::State {
-            count: 1,
-            expires_at_ms: 1_000_000,
-        });
+        let stray = State::FixedWindow(fixed_window::State { count: 1, expires_at_ms: 1_000_000 });
         let judged = judge(&[demand(window(10), None), demand(window(3), Some(&stray))], 0, 1);
         assert_eq!(judged, Err((1, Foreign::ExpiryTooFar)));
     }

@@ -122,10 +122,7 @@ mod tests {
         ];
         for (map, lines, wanted) in cases {
             let map = map.map(joined);
-            let headers = Headers {
-                joined: map.as_ref(),
-                lines: lines.iter().map(|l| ("x-user", *l)).collect(),
-            };
+            let headers = Headers { joined: map.as_ref(), lines: lines.iter().map(|l| ("x-user", *l)).collect() };
             assert_eq!(headers.single("x-user"), *wanted, "{map:?} {lines:?}");
         }
     }

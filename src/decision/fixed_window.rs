@@ -68,11 +68,7 @@ impl FixedWindow {
         if state.is_some_and(|state| state.expires_at_ms > now_ms + self.window_ms + CLOCK_TOLERANCE_MS) {
             return Err(Foreign::ExpiryTooFar);
         }
-        Ok(Standing {
-            rule: self,
-            now_ms,
-            running: state.filter(|state| state.expires_at_ms > now_ms),
-        })
+        Ok(Standing { rule: self, now_ms, running: state.filter(|state| state.expires_at_ms > now_ms) })
     }
 }
 
@@ -84,10 +80,7 @@ impl Standing {
 
     /// Charges `units`, which must fit.
     pub fn take(&mut self, units: u64) {
-        let fresh = State {
-            count: 0,
-            expires_at_ms: self.now_ms + self.rule.window_ms,
-        };
+        let fresh = State { count: 0, expires_at_ms: self.now_ms + self.rule.window_ms };
         let running = self.running.get_or_insert(fresh);
         running.count += units;
     }
@@ -103,26 +96,17 @@ impl Standing {
             cost if cost <= self.rule.limit => Some(left_ms),
             _ => None,
         };
-        Admission {
-            remaining,
-            retry_after_ms,
-            reset_after_ms: left_ms,
-        }
+        Admission { remaining, retry_after_ms, reset_after_ms: left_ms }
     }
 
     /// What to store after [`take`](Self::take).
     pub fn state(&self) -> State {
-        self.running.unwrap_or(State {
-            count: 0,
-            expires_at_ms: self.now_ms,
-        })
+        self.running.unwrap_or(State { count: 0, expires_at_ms: self.now_ms })
     }
 
     /// A count above today's limit (the limit was lowered) leaves no room and is no failure.
     fn remaining(&self) -> u64 {
-        self.rule
-            .limit
-            .saturating_sub(self.running.map_or(0, |state| state.count))
+        self.rule.limit.saturating_sub(self.running.map_or(0, |state| state.count))
     }
 }
 
@@ -136,12 +120,7 @@ mod tests {
         let state = state.map(|(count, expires_at_ms)| State { count, expires_at_ms });
         let standing = rule.stand(state, now_ms * 1000)?;
         let admission = standing.admission(1);
-        Ok((
-            standing.fits(1),
-            admission.remaining,
-            admission.retry_after_ms,
-            admission.reset_after_ms,
-        ))
+        Ok((standing.fits(1), admission.remaining, admission.retry_after_ms, admission.reset_after_ms))
     }
 
     #[test]
@@ -177,13 +156,7 @@ mod tests {
     fn the_first_allowed_request_starts_the_window() {
         let mut standing = FixedWindow::try_new(3, 10_000).unwrap().stand(None, 5_000_999).unwrap();
         standing.take(2);
-        assert_eq!(
-            standing.state(),
-            State {
-                count: 2,
-                expires_at_ms: 15_000
-            }
-        );
+        assert_eq!(standing.state(), State { count: 2, expires_at_ms: 15_000 });
         assert_eq!(standing.admission(1).reset_after_ms, 10_000);
     }
 
@@ -192,9 +165,6 @@ mod tests {
         assert_eq!(FixedWindow::try_new(0, 1), Err(BadFixedWindow::Limit));
         assert_eq!(FixedWindow::try_new(HARD_MAX_LIMIT + 1, 1), Err(BadFixedWindow::Limit));
         assert_eq!(FixedWindow::try_new(1, 0), Err(BadFixedWindow::Window));
-        assert_eq!(
-            FixedWindow::try_new(1, HARD_MAX_WINDOW_MS + 1),
-            Err(BadFixedWindow::Window)
-        );
+        assert_eq!(FixedWindow::try_new(1, HARD_MAX_WINDOW_MS + 1), Err(BadFixedWindow::Window));
     }
 }

@@ -80,12 +80,7 @@ pub struct Source {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Origin {
-    Jwt {
-        namespace: Box<str>,
-        payload: Box<str>,
-        claim: Vec<Box<str>>,
-        issuers: Vec<Box<str>>,
-    },
+    Jwt { namespace: Box<str>, payload: Box<str>, claim: Vec<Box<str>>, issuers: Vec<Box<str>> },
     Mtls(TrustDomain),
     Address,
     Route(Box<str>),
@@ -97,10 +92,7 @@ impl Source {
     /// these count; without, whichever issuer Envoy accepted. The issuer is part of the key either way.
     pub fn jwt(namespace: &str, payload: &str, claim: &[String], issuers: &[String]) -> Self {
         // The steps are joined as a JSON pointer (RFC 6901), so a dotted name and a nested one stay apart.
-        let pointer: Vec<_> = claim
-            .iter()
-            .map(|step| step.replace('~', "~0").replace('/', "~1"))
-            .collect();
+        let pointer: Vec<_> = claim.iter().map(|step| step.replace('~', "~0").replace('/', "~1")).collect();
         Self {
             kind: format!("jwt/{}", pointer.join("/")).into(),
             origin: Origin::Jwt {
@@ -114,35 +106,23 @@ impl Source {
 
     /// The SPIFFE ID of the peer certificate, if it is of this trust domain.
     pub fn mtls(domain: TrustDomain) -> Self {
-        Self {
-            kind: "mtls".into(),
-            origin: Origin::Mtls(domain),
-        }
+        Self { kind: "mtls".into(), origin: Origin::Mtls(domain) }
     }
 
     /// The client's address.
     pub fn address() -> Self {
-        Self {
-            kind: "address".into(),
-            origin: Origin::Address,
-        }
+        Self { kind: "address".into(), origin: Origin::Address }
     }
 
     /// A value that the operator wrote on the route (`context_extensions`).
     pub fn route(key: &str) -> Self {
-        Self {
-            kind: format!("route/{key}").into(),
-            origin: Origin::Route(key.into()),
-        }
+        Self { kind: format!("route/{key}").into(), origin: Origin::Route(key.into()) }
     }
 
     /// A request header that the operator declared trustworthy. `name` is lower-cased.
     pub fn header(name: &str) -> Self {
         let name = name.to_ascii_lowercase();
-        Self {
-            kind: format!("header/{name}").into(),
-            origin: Origin::Header(name.into()),
-        }
+        Self { kind: format!("header/{name}").into(), origin: Origin::Header(name.into()) }
     }
 
     pub fn is_address(&self) -> bool {
@@ -152,12 +132,7 @@ impl Source {
     fn ask<'a>(&'a self, request: &Attributes<'a>, prefix: Ipv6Prefix) -> Result<Evidence<'a>, Missing> {
         let mut issuer = "";
         let value = match &self.origin {
-            Origin::Jwt {
-                namespace,
-                payload,
-                claim,
-                issuers,
-            } => {
+            Origin::Jwt { namespace, payload, claim, issuers } => {
                 issuer = jwt_issuer(request, namespace, payload, issuers)?;
                 let path: Vec<&str> = std::iter::once(&**payload).chain(claim.iter().map(|s| &**s)).collect();
                 match request.metadata.claim(namespace, &path).ok_or(Missing::Absent)? {
@@ -176,19 +151,11 @@ impl Source {
                 bounded(text).ok_or(Missing::BadLength)?.into()
             }
             Origin::Header(name) => {
-                let text = request
-                    .headers
-                    .single(name)
-                    .map_err(Missing::BadHeader)?
-                    .ok_or(Missing::Absent)?;
+                let text = request.headers.single(name).map_err(Missing::BadHeader)?.ok_or(Missing::Absent)?;
                 bounded(text).ok_or(Missing::BadLength)?.into()
             }
         };
-        Ok(Evidence {
-            kind: &self.kind,
-            issuer,
-            value,
-        })
+        Ok(Evidence { kind: &self.kind, issuer, value })
     }
 }
 
@@ -233,11 +200,7 @@ impl IdentitySources {
             Part::Address => {
                 let address = request.source.ok_or(Missing::Absent)?;
                 let value = Cow::Owned(address::identity_bytes(address, self.ipv6_prefix));
-                return Ok(Evidence {
-                    kind: "address",
-                    issuer: "",
-                    value,
-                });
+                return Ok(Evidence { kind: "address", issuer: "", value });
             }
         };
         sources

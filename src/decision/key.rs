@@ -91,9 +91,7 @@ impl Framer {
 
     #[must_use]
     pub fn evidence(self, evidence: &Evidence<'_>) -> Self {
-        self.field(evidence.kind.as_bytes())
-            .field(evidence.issuer.as_bytes())
-            .field(&evidence.value)
+        self.field(evidence.kind.as_bytes()).field(evidence.issuer.as_bytes()).field(&evidence.value)
     }
 
     pub fn finish(self) -> Digest {
@@ -132,24 +130,14 @@ impl KeyTemplate {
     /// For the only limit of a policy. `scope` is `(prefix, policy, version)`.
     pub fn lone(secret: &Secret, scope: (&str, &str, u32), shape: &str) -> Self {
         let framer = scoped(secret, "tallygate/1", scope).field(shape.as_bytes());
-        Self {
-            framer,
-            head: head(scope),
-            joint: None,
-        }
+        Self { framer, head: head(scope), joint: None }
     }
 
     /// For one of several limits of a policy.
     pub fn joint(secret: &Secret, scope: (&str, &str, u32), limit: &str, shape: &str) -> Self {
-        let framer = scoped(secret, "tallygate/1", scope)
-            .field(limit.as_bytes())
-            .field(shape.as_bytes());
+        let framer = scoped(secret, "tallygate/1", scope).field(limit.as_bytes()).field(shape.as_bytes());
         let tag = scoped(secret, "tallygate-tag/1", scope);
-        Self {
-            framer,
-            head: head(scope),
-            joint: Some((limit.to_owned(), tag)),
-        }
+        Self { framer, head: head(scope), joint: Some((limit.to_owned(), tag)) }
     }
 
     /// The key for `parts`, of which the whole policy shares `shared`.
@@ -182,10 +170,7 @@ impl KeyTemplate {
 
 fn scoped(secret: &Secret, label: &str, (_, policy, version): (&str, &str, u32)) -> Framer {
     let version = version.to_string();
-    Framer::new(secret)
-        .field(label.as_bytes())
-        .field(policy.as_bytes())
-        .field(version.as_bytes())
+    Framer::new(secret).field(label.as_bytes()).field(policy.as_bytes()).field(version.as_bytes())
 }
 
 fn head((prefix, policy, version): (&str, &str, u32)) -> String {

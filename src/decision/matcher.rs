@@ -68,9 +68,9 @@ impl PathPattern {
     fn holds(&self, path: &str) -> bool {
         match self {
             Self::Exact(wanted) => path == wanted,
-            Self::Prefix(wanted) => path
-                .strip_prefix(&**wanted)
-                .is_some_and(|rest| rest.is_empty() || rest.starts_with('/')),
+            Self::Prefix(wanted) => {
+                path.strip_prefix(&**wanted).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+            }
             Self::Template(segments) => {
                 let mut found = path.split('/').skip(1);
                 let each = segments.iter().all(|wanted| match (wanted, found.next()) {
@@ -114,11 +114,7 @@ impl HostPattern {
         if name.is_empty() || name.len() > 253 || !name.bytes().all(allowed) || !port_free {
             return Err(BadPattern::Host);
         }
-        Ok(if below {
-            Self::Below(format!(".{name}"))
-        } else {
-            Self::Exact(name.to_owned())
-        })
+        Ok(if below { Self::Below(format!(".{name}")) } else { Self::Exact(name.to_owned()) })
     }
 
     fn holds(&self, host: &str) -> bool {
@@ -149,10 +145,7 @@ pub struct Candidate<'a> {
 
 impl<'a> Candidate<'a> {
     pub fn new(request: &'a Attributes<'a>) -> Self {
-        Self {
-            request,
-            path: OnceCell::new(),
-        }
+        Self { request, path: OnceCell::new() }
     }
 }
 
@@ -162,10 +155,7 @@ impl Matcher {
     pub fn holds(&self, candidate: &Candidate<'_>) -> Result<bool, Ambiguous> {
         let request = candidate.request;
         let method = self.methods.is_empty() || self.methods.iter().any(|method| method == request.method);
-        let route = self
-            .route
-            .iter()
-            .all(|(key, value)| request.route.get(key) == Some(value));
+        let route = self.route.iter().all(|(key, value)| request.route.get(key) == Some(value));
         let host = self.host.as_ref().is_none_or(|host| host.holds(request.host));
         if !(method && route && host) {
             return Ok(false);

@@ -55,11 +55,7 @@ fn decode(path: &str) -> Result<String, Ambiguous> {
             plain if plain.is_ascii_alphanumeric() || b"-._~".contains(&plain) => {
                 decoded.push(plain.into());
             }
-            _ => decoded.extend([
-                '%',
-                escape[0].to_ascii_uppercase().into(),
-                escape[1].to_ascii_uppercase().into(),
-            ]),
+            _ => decoded.extend(['%', escape[0].to_ascii_uppercase().into(), escape[1].to_ascii_uppercase().into()]),
         }
         rest = &rest[at + 3..];
     }
@@ -152,9 +148,7 @@ mod tests {
 
     #[test]
     fn a_path_that_servers_read_differently_is_ambiguous() {
-        for sent in [
-            "/a%2fb", "/a%2Fb", "/a%5cb", "/a\\b", "/a%00", "/a\0", "/a%", "/a%2", "/a%zz", "/a%é",
-        ] {
+        for sent in ["/a%2fb", "/a%2Fb", "/a%5cb", "/a\\b", "/a%00", "/a\0", "/a%", "/a%2", "/a%zz", "/a%é"] {
             assert_eq!(normalise(sent), Err(Ambiguous), "{sent}");
         }
     }

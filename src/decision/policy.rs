@@ -139,16 +139,8 @@ impl Policy {
     ) -> Result<Plan<'p>, Unidentified> {
         let identity = Identity::resolve(self, sources, request)?;
         let shared = self.shared_parts();
-        let charges = self
-            .limits
-            .iter()
-            .map(|limit| charge(limit, &identity, &shared))
-            .collect();
-        Ok(Plan {
-            policy: self,
-            charges,
-            identity,
-        })
+        let charges = self.limits.iter().map(|limit| charge(limit, &identity, &shared)).collect();
+        Ok(Plan { policy: self, charges, identity })
     }
 
     /// The parts that all limits count by: what the Cluster tag is made of.

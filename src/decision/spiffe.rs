@@ -77,14 +77,7 @@ mod tests {
 
     #[test]
     fn a_trust_domain_is_a_bare_lower_case_name() {
-        for bad in [
-            "",
-            "TD.example",
-            "spiffe://td.example",
-            "td.example/",
-            "td example",
-            &"x".repeat(256),
-        ] {
+        for bad in ["", "TD.example", "spiffe://td.example", "td.example/", "td example", &"x".repeat(256)] {
             assert_eq!(TrustDomain::parse(bad), Err(BadTrustDomain), "{bad}");
         }
     }

@@ -155,16 +155,11 @@ impl<'p> Verdict<'p> {
             Err(class) => return Self::Failed(class),
         };
         let quotas = plan.charges.iter().zip(taken.admissions);
-        let quotas = quotas.map(|(charge, admission)| Quota {
-            limit: charge.limit,
-            admission,
-        });
+        let quotas = quotas.map(|(charge, admission)| Quota { limit: charge.limit, admission });
         if taken.admitted > 0 {
             Self::Allowed(quotas.reduce(tighter))
         } else {
-            quotas
-                .reduce(longer_wait)
-                .map_or(Self::Failed(FailureClass::Malformed), Self::Denied)
+            quotas.reduce(longer_wait).map_or(Self::Failed(FailureClass::Malformed), Self::Denied)
         }
     }
 }
@@ -174,11 +169,7 @@ fn tighter<'p>(first: Quota<'p>, second: Quota<'p>) -> Quota<'p> {
     let share = |quota: &Quota<'_>, other: &Quota<'_>| {
         u128::from(quota.admission.remaining) * u128::from(other.limit.algorithm.quota())
     };
-    if share(&second, &first) < share(&first, &second) {
-        second
-    } else {
-        first
-    }
+    if share(&second, &first) < share(&first, &second) { second } else { first }
 }
 
 /// Of two limits the one that asks for the longer wait, *never* being the longest; ties by order.
@@ -201,11 +192,7 @@ mod tests {
     }
 
     fn admission(remaining: u64, retry_after_ms: Option<u64>) -> Admission {
-        Admission {
-            remaining,
-            retry_after_ms,
-            reset_after_ms: 0,
-        }
+        Admission { remaining, retry_after_ms, reset_after_ms: 0 }
     }
 
     /// A policy of two limits, 10 and 100 a second, settled with `answer`: the verdict and the limit that binds.
@@ -223,18 +210,8 @@ mod tests {
 
     #[test]
     fn the_limit_that_binds_is_the_longest_wait_or_the_smallest_share_left() {
-        let allowed = |a, b| {
-            Ok(Taken {
-                admitted: 1,
-                admissions: vec![admission(a, Some(0)), admission(b, Some(0))],
-            })
-        };
-        let denied = |a, b| {
-            Ok(Taken {
-                admitted: 0,
-                admissions: vec![admission(0, a), admission(0, b)],
-            })
-        };
+        let allowed = |a, b| Ok(Taken { admitted: 1, admissions: vec![admission(a, Some(0)), admission(b, Some(0))] });
+        let denied = |a, b| Ok(Taken { admitted: 0, admissions: vec![admission(0, a), admission(0, b)] });
         assert_eq!(settle(allowed(5, 40)), "allowed broad");
         assert_eq!(settle(allowed(5, 50)), "allowed narrow");
         assert_eq!(settle(allowed(5, 60)), "allowed narrow");
@@ -246,13 +223,7 @@ mod tests {
 
     #[test]
     fn an_answer_for_other_charges_is_never_an_allow() {
-        assert_eq!(
-            settle(Ok(Taken {
-                admitted: 1,
-                admissions: vec![]
-            })),
-            "failed malformed"
-        );
+        assert_eq!(settle(Ok(Taken { admitted: 1, admissions: vec![] })), "failed malformed");
         assert_eq!(settle(Err(FailureClass::Timeout)), "failed timeout");
     }
 }

@@ -48,11 +48,7 @@ impl LocalLimits {
             if self.overflow_lines.is_due(key.digest, clock::now()) {
                 tracing::warn!(policy = %plan.policy.name, "every local counter is in use: newcomers share one");
             }
-            let shared = Charge {
-                key,
-                limit,
-                cost: charge.cost,
-            };
+            let shared = Charge { key, limit, cost: charge.cost };
             taken = self.overflow.take_now(&[shared], 1);
         }
         match taken {

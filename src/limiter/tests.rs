@@ -30,16 +30,8 @@ impl Store for Scripted {
 fn rules(on_failure: OnFailure) -> Rules {
     let mut policy = fixtures::policy(&[("a", 1, &[Part::Subject])]);
     policy.on_failure = on_failure;
-    let identity = IdentitySources {
-        subject: vec![Source::route("subject")],
-        ..Default::default()
-    };
-    Rules {
-        policies: vec![policy],
-        identity,
-        unmatched: Answer::Allow,
-        ambiguous_path: Answer::Deny,
-    }
+    let identity = IdentitySources { subject: vec![Source::route("subject")], ..Default::default() };
+    Rules { policies: vec![policy], identity, unmatched: Answer::Allow, ambiguous_path: Answer::Deny }
 }
 
 fn open(limit: u64) -> OnFailure {
@@ -63,40 +55,22 @@ async fn check(limiter: &Limiter, subject: Option<&str>) -> &'static str {
 #[tokio::test]
 async fn a_store_that_never_answers_is_failed_at_the_deadline() {
     let started = clock::now();
-    assert_eq!(
-        check(&limiter(rules(OnFailure::Closed), None), Some("ada")).await,
-        "failed"
-    );
+    assert_eq!(check(&limiter(rules(OnFailure::Closed), None), Some("ada")).await, "failed");
     let took = clock::now() - started;
-    assert!(
-        took >= Duration::from_millis(100) && took < Duration::from_secs(2),
-        "{took:?}"
-    );
+    assert!(took >= Duration::from_millis(100) && took < Duration::from_secs(2), "{took:?}");
 }
 
 #[tokio::test]
 async fn every_failure_class_is_failed_when_closed_and_local_when_open() {
     for class in FailureClass::ALL {
-        assert_eq!(
-            check(&limiter(rules(OnFailure::Closed), Some(Err(class))), Some("ada")).await,
-            "failed"
-        );
+        assert_eq!(check(&limiter(rules(OnFailure::Closed), Some(Err(class))), Some("ada")).await, "failed");
         let open = limiter(rules(open(2)), Some(Err(class)));
         let mut answers = Vec::new();
         for _ in 0..3 {
             answers.push(check(&open, Some("ada")).await);
         }
-        assert_eq!(
-            answers,
-            ["open_allowed", "open_allowed", "open_denied"],
-            "{}",
-            class.as_str()
-        );
-        assert_eq!(
-            check(&open, Some("eve")).await,
-            "open_allowed",
-            "others have their own allowance"
-        );
+        assert_eq!(answers, ["open_allowed", "open_allowed", "open_denied"], "{}", class.as_str());
+        assert_eq!(check(&open, Some("eve")).await, "open_allowed", "others have their own allowance");
     }
 }
 
@@ -110,10 +84,7 @@ async fn a_reload_does_not_refill_a_local_limit() {
 
 #[tokio::test]
 async fn nobody_home_is_its_own_verdict_and_asks_no_store() {
-    assert_eq!(
-        check(&limiter(rules(OnFailure::Closed), None), None).await,
-        "unidentified"
-    );
+    assert_eq!(check(&limiter(rules(OnFailure::Closed), None), None).await, "unidentified");
     let mut lenient = rules(OnFailure::Closed);
     lenient.policies[0].on_unidentified = OnUnidentified::Allow;
     assert_eq!(check(&limiter(lenient, None), None).await, "allowed");
@@ -121,13 +92,7 @@ async fn nobody_home_is_its_own_verdict_and_asks_no_store() {
 
 #[tokio::test]
 async fn without_time_left_nothing_is_sent() {
-    let limiter = limiter(
-        rules(OnFailure::Closed),
-        Some(Ok(Taken {
-            admitted: 1,
-            admissions: vec![],
-        })),
-    );
+    let limiter = limiter(rules(OnFailure::Closed), Some(Ok(Taken { admitted: 1, admissions: vec![] })));
     let rules = limiter.rules();
     let route = fixtures::route(&[("subject", "ada")]);
     let decision = limiter.check(&rules, &fixtures::request(&route), clock::now()).await;
@@ -137,16 +102,11 @@ async fn without_time_left_nothing_is_sent() {
 #[test]
 fn with_every_local_counter_in_use_newcomers_share_one() {
     let local = LocalLimits::with_room_for(1);
-    let OnFailure::Open(LocalLimit::Limited(limit)) = open(1) else {
-        panic!("open")
-    };
+    let OnFailure::Open(LocalLimit::Limited(limit)) = open(1) else { panic!("open") };
     let rules = rules(OnFailure::Closed);
     let decide = |subject: &str| {
         let route = fixtures::route(&[("subject", subject)]);
-        let plan = rules.policies[0]
-            .plan(&rules.identity, &fixtures::request(&route))
-            .ok()
-            .unwrap();
+        let plan = rules.policies[0].plan(&rules.identity, &fixtures::request(&route)).ok().unwrap();
         matches!(local.decide(&plan, &limit), Verdict::Allowed(_))
     };
     assert!(decide("first"));

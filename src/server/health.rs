@@ -38,10 +38,7 @@ mod tests {
         let readiness = Readiness::default();
         let failing = || {
             let conditions = readiness.conditions().into_iter();
-            conditions
-                .filter(|(_, holds)| !holds)
-                .map(|(name, _)| name)
-                .collect::<Vec<_>>()
+            conditions.filter(|(_, holds)| !holds).map(|(name, _)| name).collect::<Vec<_>>()
         };
         assert_eq!(failing(), ["listening"]);
         readiness.set_listening(true);

@@ -62,53 +62,24 @@ impl Bound {
     pub async fn bind(fixed: &Fixed) -> Result<Self, BindError> {
         let (incoming, grpc_address) = match &fixed.listen {
             Listen::Tcp(address) => {
-                let failed = |source| BindError {
-                    setting: "server.listen",
-                    address: address.to_string(),
-                    source,
-                };
+                let failed = |source| BindError { setting: "server.listen", address: address.to_string(), source };
                 let listener = TcpListener::bind(address).await.map_err(failed)?;
                 let shown = listener.local_addr().map_err(failed)?.to_string();
                 let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
-                (
-                    BoundIncoming {
-                        incoming: Incoming::Tcp(incoming),
-                        socket: None,
-                    },
-                    shown,
-                )
+                (BoundIncoming { incoming: Incoming::Tcp(incoming), socket: None }, shown)
             }
             Listen::Unix(unix) => {
                 let shown = format!("unix:{}", unix.path.display());
-                let failed = |source| BindError {
-                    setting: "server.listen",
-                    address: shown.clone(),
-                    source,
-                };
+                let failed = |source| BindError { setting: "server.listen", address: shown.clone(), source };
                 let listener = bind_unix(unix).map_err(failed)?;
                 let incoming = Incoming::Unix(UnixListenerStream::new(listener));
-                (
-                    BoundIncoming {
-                        incoming,
-                        socket: Some(SocketFile(unix.path.clone())),
-                    },
-                    shown,
-                )
+                (BoundIncoming { incoming, socket: Some(SocketFile(unix.path.clone())) }, shown)
             }
         };
-        let failed = |source| BindError {
-            setting: "admin.listen",
-            address: fixed.admin.to_string(),
-            source,
-        };
+        let failed = |source| BindError { setting: "admin.listen", address: fixed.admin.to_string(), source };
         let admin = TcpListener::bind(fixed.admin).await.map_err(failed)?;
         let admin_address = admin.local_addr().map_err(failed)?;
-        Ok(Self {
-            incoming,
-            admin,
-            grpc_address,
-            admin_address,
-        })
+        Ok(Self { incoming, admin, grpc_address, admin_address })
     }
 }
 
@@ -132,10 +103,7 @@ fn remove_stale(path: &Path) -> io::Result<()> {
             "exists and is not a socket: remove it or choose another path",
         )),
         Ok(_) => match StdUnixStream::connect(path) {
-            Ok(_) => Err(io::Error::new(
-                io::ErrorKind::AddrInUse,
-                "another process answers on this socket",
-            )),
+            Ok(_) => Err(io::Error::new(io::ErrorKind::AddrInUse, "another process answers on this socket")),
             Err(_) => fs::remove_file(path),
         },
     }
@@ -146,11 +114,7 @@ mod tests {
     use super::*;
 
     fn unix(path: PathBuf) -> UnixListen {
-        UnixListen {
-            path,
-            mode: 0o660,
-            group: None,
-        }
+        UnixListen { path, mode: 0o660, group: None }
     }
 
     #[tokio::test]
@@ -160,10 +124,7 @@ mod tests {
         drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
         let live = bind_unix(&unix(path.clone())).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o660);
-        assert_eq!(
-            bind_unix(&unix(path.clone())).unwrap_err().kind(),
-            io::ErrorKind::AddrInUse
-        );
+        assert_eq!(bind_unix(&unix(path.clone())).unwrap_err().kind(), io::ErrorKind::AddrInUse);
         drop(live);
     }
 
@@ -172,10 +133,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("data");
         fs::write(&path, "precious").unwrap();
-        assert_eq!(
-            bind_unix(&unix(path.clone())).unwrap_err().kind(),
-            io::ErrorKind::AlreadyExists
-        );
+        assert_eq!(bind_unix(&unix(path.clone())).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
         assert_eq!(fs::read_to_string(path).unwrap(), "precious");
     }
 }

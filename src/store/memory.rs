@@ -26,10 +26,7 @@ impl MemoryStore {
     /// At most `capacity` live counters: beyond it a check that needs a new one fails, and none is ever evicted
     /// while it counts.
     pub fn new(capacity: usize, clock: impl Clock + 'static) -> Self {
-        Self {
-            clock: Box::new(clock),
-            table: Mutex::new(Table::new(capacity)),
-        }
+        Self { clock: Box::new(clock), table: Mutex::new(Table::new(capacity)) }
     }
 
     /// The contract's *take*, which here has nothing to wait for.
@@ -51,24 +48,15 @@ impl MemoryStore {
                 }
             })?;
         if !judged.writes.is_empty() {
-            let fresh = charges
-                .iter()
-                .filter(|charge| table.get(&charge.key.digest).is_none())
-                .count();
+            let fresh = charges.iter().filter(|charge| table.get(&charge.key.digest).is_none()).count();
             if !table.has_room(fresh, now_us / 1000) {
-                return Err(StoreError::new(
-                    FailureClass::Oom,
-                    "every counter of the embedded store is in use",
-                ));
+                return Err(StoreError::new(FailureClass::Oom, "every counter of the embedded store is in use"));
             }
             for (charge, kept) in charges.iter().zip(judged.writes) {
                 table.put(charge.key.digest, kept);
             }
         }
-        Ok(Taken {
-            admitted: judged.admitted,
-            admissions: judged.admissions,
-        })
+        Ok(Taken { admitted: judged.admitted, admissions: judged.admissions })
     }
 
     /// Counters held, those whose time is over but which were not yet swept included.

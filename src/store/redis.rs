@@ -45,20 +45,12 @@ pub struct RedisStore {
 impl RedisStore {
     /// Starts connecting in the background; start-up does not wait for Redis.
     pub fn new(node: Arc<Node>, command_timeout: Duration) -> Self {
-        Self {
-            node,
-            command_timeout,
-            in_flight: Semaphore::new(MAX_IN_FLIGHT),
-            scripts: RwLock::default(),
-        }
+        Self { node, command_timeout, in_flight: Semaphore::new(MAX_IN_FLIGHT), scripts: RwLock::default() }
     }
 
     async fn call(&self, charges: &[Charge<'_>], n: u64, deadline: Instant) -> Result<Taken, StoreError> {
         let _permit = self.in_flight.try_acquire().map_err(|_| {
-            StoreError::new(
-                FailureClass::Overload,
-                format!("{MAX_IN_FLIGHT} checks are already in flight"),
-            )
+            StoreError::new(FailureClass::Overload, format!("{MAX_IN_FLIGHT} checks are already in flight"))
         })?;
         let connection = self.node.connection()?;
         let script = self.script(charges);
@@ -73,10 +65,7 @@ impl RedisStore {
             // Nothing ran, and `ask` has corrected the clock by this very reply.
             Reply::Late => match self.ask(&connection, &script, charges, n, deadline).await? {
                 Reply::Taken(taken) => Ok(taken),
-                _ => Err(StoreError::new(
-                    FailureClass::Late,
-                    "Redis read the command after its deadline",
-                )),
+                _ => Err(StoreError::new(FailureClass::Late, "Redis read the command after its deadline")),
             },
         }
     }
@@ -97,8 +86,7 @@ impl RedisStore {
         let answer = match self.send(connection, &by_hash, give_up).await {
             Err(error) if error.is_no_script => {
                 self.node.load_script(connection, script.text());
-                self.send(connection, &script.by_text(charges, not_after, n), give_up)
-                    .await
+                self.send(connection, &script.by_text(charges, not_after, n), give_up).await
             }
             answer => answer,
         };
@@ -146,11 +134,7 @@ impl RedisStore {
             return Arc::clone(script);
         }
         let mut scripts = self.scripts.write().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(
-            scripts
-                .entry(shape)
-                .or_insert_with_key(|shape| Arc::new(ShapeScript::assemble(shape))),
-        )
+        Arc::clone(scripts.entry(shape).or_insert_with_key(|shape| Arc::new(ShapeScript::assemble(shape))))
     }
 }
 

@@ -19,9 +19,8 @@ use crate::decision::policy::{Answer, Policy};
 use crate::decision::verdict::{Decision, FailureClass, Verdict};
 
 /// Upper ends of the decision time's buckets, in seconds: from a local answer to past the shipped Envoy time-out.
-const DECISION_BUCKETS: [f64; 14] = [
-    0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.25, 0.3, 0.4,
-];
+const DECISION_BUCKETS: [f64; 14] =
+    [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.25, 0.3, 0.4];
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct VerdictLabels {
@@ -90,74 +89,36 @@ pub fn verdict_word(decision: &Decision<'_>) -> &'static str {
     }
 }
 
-const POLICY_WORDS: [&str; 6] = [
-    "allowed",
-    "denied",
-    "open_allowed",
-    "open_denied",
-    "failed",
-    "unidentified",
-];
+const POLICY_WORDS: [&str; 6] = ["allowed", "denied", "open_allowed", "open_denied", "failed", "unidentified"];
 const NO_POLICY_WORDS: [&str; 3] = ["unmatched_allowed", "unmatched_denied", "ambiguous_path"];
 
 impl Metrics {
     pub fn new() -> Self {
         let mut registry = Registry::with_prefix("tallygate");
         let verdicts = Family::default();
-        registry.register(
-            "verdicts",
-            "Answers by policy and verdict (policy empty: none matched)",
-            verdicts.clone(),
-        );
+        registry.register("verdicts", "Answers by policy and verdict (policy empty: none matched)", verdicts.clone());
         let store_errors = Family::default();
-        registry.register(
-            "store_errors",
-            "Checks that the store failed, by class",
-            store_errors.clone(),
-        );
+        registry.register("store_errors", "Checks that the store failed, by class", store_errors.clone());
         let foreign = Family::default();
-        registry.register(
-            "foreign_state",
-            "Checks that met state which the limiter did not write",
-            foreign.clone(),
-        );
+        registry.register("foreign_state", "Checks that met state which the limiter did not write", foreign.clone());
         let guard = Family::default();
-        registry.register(
-            "guard",
-            "Calls answered as failed before or beside a decision, by cause",
-            guard.clone(),
-        );
+        registry.register("guard", "Calls answered as failed before or beside a decision, by cause", guard.clone());
         let decision = Histogram::new(DECISION_BUCKETS);
-        registry.register(
-            "decision_seconds",
-            "Time from a check's arrival to its answer",
-            decision.clone(),
-        );
+        registry.register("decision_seconds", "Time from a check's arrival to its answer", decision.clone());
         let mut gauge = |name: &str, help: &str| {
             let gauge = Gauge::default();
             registry.register(name, help, gauge.clone());
             gauge
         };
         let store_up = gauge("store_up", "1 while checks reach the store, 0 while they fail at once");
-        let store_shared = gauge(
-            "store_shared",
-            "1 if other sidecars count in the same store, 0 if embedded",
-        );
+        let store_shared = gauge("store_shared", "1 if other sidecars count in the same store, 0 if embedded");
         let config_generation = gauge("config_generation", "Configurations taken into use since the start");
         let config_last_reload_failed = gauge("config_last_reload_failed", "1 if the newest file was refused");
         let local_counters = gauge("local_counters", "Counters held by the local limits of an outage");
         let secret = Family::default();
-        registry.register(
-            "hmac_secret",
-            "1, labelled with the secret's fingerprint",
-            secret.clone(),
-        );
-        let no_policy = NO_POLICY_WORDS.map(|verdict| {
-            verdicts.get_or_create_owned(&VerdictLabels {
-                policy: "".into(),
-                verdict,
-            })
-        });
+        registry.register("hmac_secret", "1, labelled with the secret's fingerprint", secret.clone());
+        let no_policy =
+            NO_POLICY_WORDS.map(|verdict| verdicts.get_or_create_owned(&VerdictLabels { policy: "".into(), verdict }));
         let metrics = Self {
             registry,
             verdicts,
@@ -189,16 +150,10 @@ impl Metrics {
         let counters = |policy: &Policy| {
             let name: Arc<str> = policy.name.as_str().into();
             let verdicts = POLICY_WORDS.map(|verdict| {
-                self.verdicts.get_or_create_owned(&VerdictLabels {
-                    policy: Arc::clone(&name),
-                    verdict,
-                })
+                self.verdicts.get_or_create_owned(&VerdictLabels { policy: Arc::clone(&name), verdict })
             });
             let foreign = Foreign::ALL.map(|reason| {
-                let labels = ForeignLabels {
-                    policy: Arc::clone(&name),
-                    reason: reason.as_str(),
-                };
+                let labels = ForeignLabels { policy: Arc::clone(&name), reason: reason.as_str() };
                 self.foreign.get_or_create_owned(&labels)
             });
             (name, PolicyCounters { verdicts, foreign })
@@ -207,27 +162,17 @@ impl Metrics {
         let before = self.policies.load();
         for gone in before.keys().filter(|name| !in_use.contains_key(*name)) {
             for verdict in POLICY_WORDS {
-                self.verdicts.remove(&VerdictLabels {
-                    policy: Arc::clone(gone),
-                    verdict,
-                });
+                self.verdicts.remove(&VerdictLabels { policy: Arc::clone(gone), verdict });
             }
             for reason in Foreign::ALL {
-                self.foreign.remove(&ForeignLabels {
-                    policy: Arc::clone(gone),
-                    reason: reason.as_str(),
-                });
+                self.foreign.remove(&ForeignLabels { policy: Arc::clone(gone), reason: reason.as_str() });
             }
         }
         self.policies.store(Arc::new(in_use));
     }
 
     pub fn set_secret_fingerprint(&self, fingerprint: &str) {
-        self.secret
-            .get_or_create(&SecretLabel {
-                fingerprint: fingerprint.into(),
-            })
-            .set(1);
+        self.secret.get_or_create(&SecretLabel { fingerprint: fingerprint.into() }).set(1);
     }
 
     /// Counts one answer.
@@ -239,9 +184,7 @@ impl Metrics {
         let counter = match decision.policy {
             Some(policy) => {
                 let counters = policies.get(policy.name.as_str());
-                counters
-                    .zip(place(&POLICY_WORDS))
-                    .map(|(counters, place)| &counters.verdicts[place])
+                counters.zip(place(&POLICY_WORDS)).map(|(counters, place)| &counters.verdicts[place])
             }
             None => place(&NO_POLICY_WORDS).map(|place| &self.no_policy[place]),
         };
@@ -282,8 +225,7 @@ impl Metrics {
     }
 
     fn store_error(&self, class: FailureClass) -> Counter {
-        self.store_errors
-            .get_or_create_owned(&ClassLabel { class: class.as_str() })
+        self.store_errors.get_or_create_owned(&ClassLabel { class: class.as_str() })
     }
 
     fn guard_counter(&self, cause: &'static str) -> Counter {

@@ -18,10 +18,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 
 impl OncePerMinute {
     pub fn new(capacity: usize) -> Self {
-        Self {
-            seen: Mutex::default(),
-            capacity,
-        }
+        Self { seen: Mutex::default(), capacity }
     }
 
     /// Whether `key` should be reported now. With the table full of keys younger than a minute, it should not: so many

@@ -4,17 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The rooms from the roof to the ground. A room imports only from those after it.
-const FLOORS: [&str; 9] = [
-    "cli",
-    "server",
-    "admin",
-    "config",
-    "authz",
-    "limiter",
-    "telemetry",
-    "store",
-    "decision",
-];
+const FLOORS: [&str; 9] = ["cli", "server", "admin", "config", "authz", "limiter", "telemetry", "store", "decision"];
 
 /// External crates and the only places that may name them.
 const CRATES: [(&str, &[&str]); 12] = [
@@ -45,10 +35,7 @@ fn sources() -> Vec<(String, String)> {
                 folders.push(path);
             } else if path.extension().is_some_and(|extension| extension == "rs") {
                 let name = path.strip_prefix(&src).expect("below src").with_extension("");
-                found.push((
-                    name.display().to_string(),
-                    code(&fs::read_to_string(&path).expect("a source file")),
-                ));
+                found.push((name.display().to_string(), code(&fs::read_to_string(&path).expect("a source file"))));
             }
         }
     }
@@ -57,10 +44,7 @@ fn sources() -> Vec<(String, String)> {
 
 /// The text without its comments: what prose names is not imported.
 fn code(text: &str) -> String {
-    text.lines()
-        .filter(|line| !line.trim_start().starts_with("//"))
-        .collect::<Vec<_>>()
-        .join("\n")
+    text.lines().filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>().join("\n")
 }
 
 fn room(file: &str) -> &str {
@@ -84,10 +68,7 @@ fn imports_point_down() {
     for (file, text) in sources() {
         let Some(from) = floor(room(&file)) else { continue };
         for piece in text.split("crate::").skip(1) {
-            let to = piece
-                .split(|c: char| !c.is_alphanumeric() && c != '_')
-                .next()
-                .unwrap_or_default();
+            let to = piece.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or_default();
             let Some(below) = floor(to) else { continue };
             assert!(below >= from, "src/{file}.rs imports {to}, which lies above it");
             arrows += 1;
@@ -102,10 +83,7 @@ fn each_external_crate_stays_in_its_room() {
         let pattern = format!("{name}::");
         let mut seen = false;
         for (file, text) in sources() {
-            for (at, _) in text
-                .match_indices(&pattern)
-                .filter(|(at, _)| is_crate_root(&text[..*at]))
-            {
+            for (at, _) in text.match_indices(&pattern).filter(|(at, _)| is_crate_root(&text[..*at])) {
                 let line = text[..at].lines().count();
                 seen = true;
                 assert!(
@@ -114,10 +92,7 @@ fn each_external_crate_stays_in_its_room() {
                 );
             }
         }
-        assert!(
-            seen,
-            "no file names {name}, so the search is broken or the crate is not needed"
-        );
+        assert!(seen, "no file names {name}, so the search is broken or the crate is not needed");
     }
 }
 
@@ -125,10 +100,7 @@ fn each_external_crate_stays_in_its_room() {
 fn the_core_is_pure() {
     for (file, text) in sources().into_iter().filter(|(file, _)| room(file) == "decision") {
         for word in NOT_IN_DECISION {
-            assert!(
-                !text.contains(word),
-                "src/{file}.rs holds {word:?}, and the core is pure"
-            );
+            assert!(!text.contains(word), "src/{file}.rs holds {word:?}, and the core is pure");
         }
     }
 }
@@ -136,10 +108,6 @@ fn the_core_is_pure() {
 #[test]
 fn files_stay_small() {
     for (file, text) in sources() {
-        assert!(
-            text.lines().count() <= 400,
-            "src/{file}.rs has {} lines of code",
-            text.lines().count()
-        );
+        assert!(text.lines().count() <= 400, "src/{file}.rs has {} lines of code", text.lines().count());
     }
 }

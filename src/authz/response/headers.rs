@@ -33,9 +33,7 @@ impl HeaderList {
         }
         let mut state = format!("\"{name}\";r={}", admission.remaining);
         let wait = match admission.retry_after_ms {
-            Some(0) => Some(admission.reset_after_ms)
-                .filter(|ms| *ms > 0)
-                .map(RetryAfter::from_ms),
+            Some(0) => Some(admission.reset_after_ms).filter(|ms| *ms > 0).map(RetryAfter::from_ms),
             Some(ms) => Some(RetryAfter::from_ms(ms)),
             None => None,
         };
@@ -48,11 +46,7 @@ impl HeaderList {
 
     pub fn into_options(self) -> Vec<HeaderValueOption> {
         let option = |(name, value): (&str, String)| HeaderValueOption {
-            header: Some(HeaderValue {
-                key: name.to_owned(),
-                value,
-                ..Default::default()
-            }),
+            header: Some(HeaderValue { key: name.to_owned(), value, ..Default::default() }),
             append_action: HeaderAppendAction::OverwriteIfExistsOrAdd as i32,
             ..Default::default()
         };
@@ -72,14 +66,7 @@ mod tests {
         headers.set("ratelimit", "a\r\nx-injected: 1");
         let options = headers.into_options();
         let values: Vec<_> = options.iter().filter_map(|option| option.header.as_ref()).collect();
-        assert_eq!(
-            values.iter().map(|h| (&*h.key, &*h.value)).collect::<Vec<_>>(),
-            [("retry-after", "2")]
-        );
-        assert!(
-            options
-                .iter()
-                .all(|o| o.append_action == HeaderAppendAction::OverwriteIfExistsOrAdd as i32)
-        );
+        assert_eq!(values.iter().map(|h| (&*h.key, &*h.value)).collect::<Vec<_>>(), [("retry-after", "2")]);
+        assert!(options.iter().all(|o| o.append_action == HeaderAppendAction::OverwriteIfExistsOrAdd as i32));
     }
 }

@@ -49,12 +49,7 @@ pub fn of(decision: &Decision<'_>) -> Struct {
             number("retry_after", wait.seconds());
         }
     }
-    Struct {
-        fields: fields
-            .into_iter()
-            .map(|(name, kind)| (name, Value { kind: Some(kind) }))
-            .collect(),
-    }
+    Struct { fields: fields.into_iter().map(|(name, kind)| (name, Value { kind: Some(kind) })).collect() }
 }
 
 fn is_failure(decision: &Decision<'_>) -> bool {
@@ -62,10 +57,7 @@ fn is_failure(decision: &Decision<'_>) -> bool {
 }
 
 /// Counts and waits are below 2^53, where a double is exact.
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "bounded by HARD_MAX_LIMIT and HARD_MAX_WINDOW_MS"
-)]
+#[expect(clippy::cast_precision_loss, reason = "bounded by HARD_MAX_LIMIT and HARD_MAX_WINDOW_MS")]
 fn exact(number: u64) -> f64 {
     number as f64
 }

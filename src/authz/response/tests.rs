@@ -11,14 +11,7 @@ fn policy(on_failure: OnFailure) -> Policy {
 }
 
 fn quota(policy: &Policy, remaining: u64, retry_after_ms: Option<u64>) -> Quota<'_> {
-    Quota {
-        limit: &policy.limits[0],
-        admission: Admission {
-            remaining,
-            retry_after_ms,
-            reset_after_ms: 900,
-        },
-    }
+    Quota { limit: &policy.limits[0], admission: Admission { remaining, retry_after_ms, reset_after_ms: 900 } }
 }
 
 /// `code kind status header=value ...` of the reply.
@@ -40,19 +33,8 @@ fn shape(reply: &CheckResponse) -> String {
 }
 
 fn answered(verdict: Verdict<'_>, policy: &Policy, caller: Caller, answers: &Answers) -> String {
-    let decision = Decision {
-        policy: None,
-        verdict,
-        fallback: None,
-    };
-    shape(&answer(
-        &Decision {
-            policy: Some(policy),
-            ..decision
-        },
-        caller,
-        answers,
-    ))
+    let decision = Decision { policy: None, verdict, fallback: None };
+    shape(&answer(&Decision { policy: Some(policy), ..decision }, caller, answers))
 }
 
 #[test]
@@ -71,10 +53,7 @@ fn every_verdict_has_its_answer() {
         http(Verdict::Denied(quota(&closed, 1, None))),
         "8 denied 429 x-envoy-ratelimited=true ratelimit-policy=\"per-subject\";q=3;w=1 ratelimit=\"per-subject\";r=1"
     );
-    let missing = Unidentified {
-        part: Part::Subject,
-        missing: Missing::Absent,
-    };
+    let missing = Unidentified { part: Part::Subject, missing: Missing::Absent };
     assert_eq!(http(Verdict::Unidentified(missing)), "16 denied 401");
     assert_eq!(http(Verdict::Unmatched(Answer::Allow)), "0 ok");
     assert_eq!(http(Verdict::Unmatched(Answer::Deny)), "7 denied 403");
@@ -88,32 +67,16 @@ fn every_verdict_has_its_answer() {
 fn only_the_policy_that_hands_the_choice_to_envoy_answers_an_error() {
     let by_envoy = policy(OnFailure::Envoy);
     let verdict = || Verdict::Failed(FailureClass::Timeout);
-    let answers = Answers {
-        stop_retries_on_failure: false,
-        ..Default::default()
-    };
-    assert_eq!(
-        answered(verdict(), &by_envoy, Caller::Http, &answers),
-        "14 error 503 retry-after=1"
-    );
+    let answers = Answers { stop_retries_on_failure: false, ..Default::default() };
+    assert_eq!(answered(verdict(), &by_envoy, Caller::Http, &answers), "14 error 503 retry-after=1");
     let open = policy(OnFailure::Open(LocalLimit::Unlimited));
-    assert_eq!(
-        answered(verdict(), &open, Caller::Http, &answers),
-        "14 denied 503 retry-after=1"
-    );
+    assert_eq!(answered(verdict(), &open, Caller::Http, &answers), "14 denied 503 retry-after=1");
 }
 
 #[test]
 fn a_grpc_caller_is_told_resource_exhausted_and_nobody_else_is() {
     let closed = policy(OnFailure::Closed);
-    let denied = |caller| {
-        answered(
-            Verdict::Denied(quota(&closed, 0, Some(900))),
-            &closed,
-            caller,
-            &Answers::default(),
-        )
-    };
+    let denied = |caller| answered(Verdict::Denied(quota(&closed, 0, Some(900))), &closed, caller, &Answers::default());
     assert!(denied(Caller::Grpc).contains("grpc-status=8"));
     assert!(!denied(Caller::Http).contains("grpc-status"));
 }
@@ -122,22 +85,9 @@ fn a_grpc_caller_is_told_resource_exhausted_and_nobody_else_is() {
 fn ratelimit_fields_follow_the_setting() {
     let closed = policy(OnFailure::Closed);
     let with = |ratelimit_fields| {
-        let answers = Answers {
-            ratelimit_fields,
-            ..Default::default()
-        };
-        let allowed = answered(
-            Verdict::Allowed(Some(quota(&closed, 2, Some(0)))),
-            &closed,
-            Caller::Http,
-            &answers,
-        );
-        let denied = answered(
-            Verdict::Denied(quota(&closed, 0, Some(900))),
-            &closed,
-            Caller::Http,
-            &answers,
-        );
+        let answers = Answers { ratelimit_fields, ..Default::default() };
+        let allowed = answered(Verdict::Allowed(Some(quota(&closed, 2, Some(0)))), &closed, Caller::Http, &answers);
+        let denied = answered(Verdict::Denied(quota(&closed, 0, Some(900))), &closed, Caller::Http, &answers);
         (allowed.contains("ratelimit="), denied.contains("ratelimit="))
     };
     assert_eq!(with(RateLimitFields::Never), (false, false));
@@ -153,20 +103,9 @@ fn no_reply_reads_as_allowed_unless_it_is() {
     let plan = fixtures::plan(&closed, &sources);
     for class in FailureClass::ALL {
         let verdict = Verdict::settle(&plan, Err(class));
-        let reply = answer(
-            &Decision {
-                policy: Some(&closed),
-                verdict,
-                fallback: None,
-            },
-            Caller::Grpc,
-            &Answers::default(),
-        );
-        assert!(
-            reply.status.as_ref().is_some_and(|status| status.code != 0),
-            "{}",
-            class.as_str()
-        );
+        let reply =
+            answer(&Decision { policy: Some(&closed), verdict, fallback: None }, Caller::Grpc, &Answers::default());
+        assert!(reply.status.as_ref().is_some_and(|status| status.code != 0), "{}", class.as_str());
         assert!(matches!(reply.http_response, Some(HttpResponse::DeniedResponse(_))));
     }
 }
@@ -175,17 +114,11 @@ fn no_reply_reads_as_allowed_unless_it_is() {
 fn metadata_names_the_policy_and_why() {
     let open = policy(OnFailure::Open(LocalLimit::Unlimited));
     let verdict = Verdict::Denied(quota(&open, 0, Some(1500)));
-    let decision = Decision {
-        policy: Some(&open),
-        verdict,
-        fallback: Some(FailureClass::Timeout),
-    };
+    let decision = Decision { policy: Some(&open), verdict, fallback: Some(FailureClass::Timeout) };
     let reply = answer(&decision, Caller::Http, &Answers::default());
     let fields = reply.dynamic_metadata.unwrap().fields;
-    let mut words: Vec<_> = fields
-        .iter()
-        .map(|(name, value)| format!("{name} {:?}", value.kind.as_ref().unwrap()))
-        .collect();
+    let mut words: Vec<_> =
+        fields.iter().map(|(name, value)| format!("{name} {:?}", value.kind.as_ref().unwrap())).collect();
     words.sort();
     assert_eq!(
         words,

@@ -11,34 +11,24 @@ const MOST_SOURCES: usize = 16;
 
 pub fn sources(field: &Field<'_>) -> Option<IdentitySources> {
     let section = field.section()?;
-    let tenant = section
-        .optional("tenant")
-        .map_or(Some(Vec::new()), |field| list(&field));
-    let subject = section
-        .optional("subject")
-        .map_or(Some(Vec::new()), |field| list(&field));
+    let tenant = section.optional("tenant").map_or(Some(Vec::new()), |field| list(&field));
+    let subject = section.optional("subject").map_or(Some(Vec::new()), |field| list(&field));
     let ipv6_prefix = match section.optional("address") {
         None => Some(Ipv6Prefix::default()),
         Some(field) => field.section().and_then(|section| address(section)),
     };
     section.finish();
-    Some(IdentitySources {
-        tenant: tenant?,
-        subject: subject?,
-        ipv6_prefix: ipv6_prefix?,
-    })
+    Some(IdentitySources { tenant: tenant?, subject: subject?, ipv6_prefix: ipv6_prefix? })
 }
 
 fn address(section: Section<'_>) -> Option<Ipv6Prefix> {
     if let Some(field) = section.optional("source") {
         field.choice(&[("peer", ())]);
     }
-    let prefix = section
-        .optional("ipv6_prefix")
-        .map_or(Some(Ipv6Prefix::default()), |field| {
-            let prefix = Ipv6Prefix::try_new(field.whole()?);
-            prefix.map_err(|error| field.problem(error)).ok()
-        });
+    let prefix = section.optional("ipv6_prefix").map_or(Some(Ipv6Prefix::default()), |field| {
+        let prefix = Ipv6Prefix::try_new(field.whole()?);
+        prefix.map_err(|error| field.problem(error)).ok()
+    });
     section.finish();
     prefix
 }
@@ -80,9 +70,7 @@ fn jwt(section: Section<'_>) -> Option<Source> {
         true => texts(&field),
         false => nonempty(&field).map(|text| vec![text.to_owned()]),
     });
-    let issuers = section
-        .optional("issuers")
-        .map_or(Some(Vec::new()), |field| texts(&field));
+    let issuers = section.optional("issuers").map_or(Some(Vec::new()), |field| texts(&field));
     let name = |key, default| section.optional(key).map_or(Some(default), |field| nonempty(&field));
     let (namespace, payload) = (name("namespace", JWT_NAMESPACE), name("payload", JWT_PAYLOAD));
     section.finish();
@@ -90,9 +78,7 @@ fn jwt(section: Section<'_>) -> Option<Source> {
 }
 
 fn mtls(section: Section<'_>) -> Option<Source> {
-    let domain = section
-        .required("trust_domain")
-        .and_then(|field| field.parse(TrustDomain::parse));
+    let domain = section.required("trust_domain").and_then(|field| field.parse(TrustDomain::parse));
     section.finish();
     domain.map(Source::mtls)
 }
@@ -102,16 +88,10 @@ fn header(section: Section<'_>) -> Option<Source> {
         field.parse(|text| {
             let token = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
             let fits = !text.is_empty() && text.len() <= 128 && text.bytes().all(token);
-            if fits {
-                Ok(Source::header(text))
-            } else {
-                Err("a header's name is 1 to 128 of letters, digits and '-'")
-            }
+            if fits { Ok(Source::header(text)) } else { Err("a header's name is 1 to 128 of letters, digits and '-'") }
         })
     });
-    let why = section
-        .required("trusted_because")
-        .and_then(|field| nonempty(&field).map(str::len));
+    let why = section.required("trusted_because").and_then(|field| nonempty(&field).map(str::len));
     section.finish();
     why.and(name)
 }

@@ -34,10 +34,7 @@ pub struct Rails {
 
 impl Default for Rails {
     fn default() -> Self {
-        Self {
-            max_limit: 1_000_000,
-            max_window: Duration::from_secs(3600),
-        }
+        Self { max_limit: 1_000_000, max_window: Duration::from_secs(3600) }
     }
 }
 
@@ -46,18 +43,15 @@ pub fn rails(field: Option<Field<'_>>) -> Rails {
     let Some(section) = field.and_then(|field| field.section()) else {
         return rails;
     };
-    if let Some((field, limit)) = section
-        .optional("max_limit")
-        .and_then(|field| Some((field.clone(), field.whole()?)))
+    if let Some((field, limit)) = section.optional("max_limit").and_then(|field| Some((field.clone(), field.whole()?)))
     {
         rails.max_limit = limit;
         if !(1..=HARD_MAX_LIMIT).contains(&limit) {
             field.problem(format!("a limit can be 1 to {HARD_MAX_LIMIT}"));
         }
     }
-    if let Some((field, window)) = section
-        .optional("max_window")
-        .and_then(|field| Some((field.clone(), field.duration()?)))
+    if let Some((field, window)) =
+        section.optional("max_window").and_then(|field| Some((field.clone(), field.duration()?)))
     {
         rails.max_window = window;
         if window.is_zero() || window > Duration::from_millis(HARD_MAX_WINDOW_MS) {
@@ -71,9 +65,7 @@ pub fn rails(field: Option<Field<'_>>) -> Rails {
 pub fn policies(field: &Field<'_>, around: &Around) -> Option<Vec<Policy>> {
     let items = field.list()?;
     if items.is_empty() || items.len() > MOST_POLICIES {
-        field.problem(format!(
-            "a configuration has 1 to {MOST_POLICIES} policies: without one nothing is limited"
-        ));
+        field.problem(format!("a configuration has 1 to {MOST_POLICIES} policies: without one nothing is limited"));
         return None;
     }
     let read: Vec<_> = items.iter().map(|item| policy(item, around)).collect();
@@ -92,10 +84,7 @@ pub fn policies(field: &Field<'_>, around: &Around) -> Option<Vec<Policy>> {
                     earlier.name
                 ));
             } else if earlier.matcher == policy.matcher {
-                item.problem(format!(
-                    "is never reached: policy {} before it matches the same requests",
-                    earlier.name
-                ));
+                item.problem(format!("is never reached: policy {} before it matches the same requests", earlier.name));
             }
         }
     }
@@ -116,20 +105,14 @@ fn policy(field: &Field<'_>, around: &Around) -> Option<Policy> {
     let limits = section.required("limits");
     let on_unidentified = section
         .optional("on_unidentified")
-        .map_or(Some(OnUnidentified::Deny(DenyStatus::Unauthorized)), |field| {
-            unidentified(&field)
-        });
+        .map_or(Some(OnUnidentified::Deny(DenyStatus::Unauthorized)), |field| unidentified(&field));
     let on_failure = section.required("on_failure");
     section.finish();
 
     // Keys carry the policy's name and version; stand-ins let the limits be read where these are wrong.
     let keyed = |name: &Option<Name>| name.as_ref().map_or("x".to_owned(), |name| name.as_str().to_owned());
     let scope_name = keyed(&name);
-    let scope = (
-        around.prefix.as_str(),
-        scope_name.as_str(),
-        version.map_or(1, Version::get),
-    );
+    let scope = (around.prefix.as_str(), scope_name.as_str(), version.map_or(1, Version::get));
     let limits = limits.and_then(|field| read_limits(&field, scope, around));
     let on_failure = on_failure.and_then(|field| failure(&field, scope, limits.as_deref(), around));
     Some(Policy {
@@ -152,9 +135,7 @@ fn read_limits(field: &Field<'_>, scope: (&str, &str, u32), around: &Around) -> 
     let limit = |field: &Field<'_>| {
         let section = field.section()?;
         let name = section.required("name").and_then(|field| field.parse(Name::parse));
-        let per = section
-            .required("per")
-            .and_then(|field| parts(&field, &around.identity));
+        let per = section.required("per").and_then(|field| parts(&field, &around.identity));
         let algorithm = algorithm(&section, around.rails);
         section.finish();
         let (name, per, algorithm) = (name?, per?, algorithm?);
@@ -169,12 +150,7 @@ fn read_limits(field: &Field<'_>, scope: (&str, &str, u32), around: &Around) -> 
                 key.key_len()
             ));
         }
-        Some(Limit {
-            name,
-            algorithm,
-            per,
-            key,
-        })
+        Some(Limit { name, algorithm, per, key })
     };
     let read: Vec<_> = items.iter().map(limit).collect();
     for (index, (item, limit)) in items.iter().zip(&read).enumerate() {
@@ -189,11 +165,7 @@ fn read_limits(field: &Field<'_>, scope: (&str, &str, u32), around: &Around) -> 
 /// What a limit counts by, and whether there is a source for each part.
 fn parts(field: &Field<'_>, identity: &IdentitySources) -> Option<Vec<Part>> {
     let items = field.list()?;
-    let choices = [
-        ("tenant", Part::Tenant),
-        ("subject", Part::Subject),
-        ("address", Part::Address),
-    ];
+    let choices = [("tenant", Part::Tenant), ("subject", Part::Subject), ("address", Part::Address)];
     let mut parts = Vec::new();
     let mut sound = true;
     for item in &items {
@@ -206,10 +178,7 @@ fn parts(field: &Field<'_>, identity: &IdentitySources) -> Option<Vec<Part>> {
                     Part::Address => None,
                 };
                 if sources.is_some_and(Vec::is_empty) {
-                    item.problem(format!(
-                        "identity.{} names no source, so no request has one",
-                        part.as_str()
-                    ));
+                    item.problem(format!("identity.{} names no source, so no request has one", part.as_str()));
                 }
                 parts.push(part);
                 continue;
@@ -231,9 +200,7 @@ fn algorithm(section: &Section<'_>, rails: Rails) -> Option<Algorithm> {
     let limit = limit.and_then(|field| within_rails(&field, rails));
     let window = window.and_then(|field| window_within_rails(&field, rails));
     let rule = FixedWindow::try_new(limit?, window?);
-    rule.map_err(|error| field.problem(error))
-        .ok()
-        .map(Algorithm::FixedWindow)
+    rule.map_err(|error| field.problem(error)).ok().map(Algorithm::FixedWindow)
 }
 
 fn within_rails(field: &Field<'_>, rails: Rails) -> Option<u64> {
@@ -298,12 +265,10 @@ fn failure(
 ) -> Option<OnFailure> {
     if field.is_text() {
         // Written so that `closed` and `envoy` stay plain words.
-        return field
-            .choice(&[("closed", false), ("envoy", true)])
-            .map(|to_envoy| match to_envoy {
-                true => OnFailure::Envoy,
-                false => OnFailure::Closed,
-            });
+        return field.choice(&[("closed", false), ("envoy", true)]).map(|to_envoy| match to_envoy {
+            true => OnFailure::Envoy,
+            false => OnFailure::Closed,
+        });
     }
     let section = field.section()?;
     let open = section.required("open");
@@ -323,10 +288,5 @@ fn failure(
     let (per, algorithm) = (per?, algorithm?);
     let name = Name::parse("local").ok()?;
     let key = KeyTemplate::joint(&around.secret, scope, name.as_str(), &algorithm.shape());
-    Some(OnFailure::Open(LocalLimit::Limited(Box::new(Limit {
-        name,
-        algorithm,
-        per,
-        key,
-    }))))
+    Some(OnFailure::Open(LocalLimit::Limited(Box::new(Limit { name, algorithm, per, key }))))
 }

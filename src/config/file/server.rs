@@ -24,9 +24,9 @@ pub fn fixed(file: &Section<'_>) -> Option<Fixed> {
         Some(None) => (None, None),
         Some(Some(section)) => {
             let listen = listen(&section);
-            let drain = section.optional("drain").map_or(Some(DEFAULT_DRAIN), |field| {
-                bounded(&field, Duration::ZERO, Duration::from_secs(300))
-            });
+            let drain = section
+                .optional("drain")
+                .map_or(Some(DEFAULT_DRAIN), |field| bounded(&field, Duration::ZERO, Duration::from_secs(300)));
             section.finish();
             (listen, drain)
         }
@@ -34,20 +34,13 @@ pub fn fixed(file: &Section<'_>) -> Option<Fixed> {
     let admin = match file.optional("admin") {
         None => Some(DEFAULT_ADMIN),
         Some(field) => field.section().and_then(|section| {
-            let admin = section
-                .optional("listen")
-                .map_or(Some(DEFAULT_ADMIN), |field| socket_address(&field));
+            let admin = section.optional("listen").map_or(Some(DEFAULT_ADMIN), |field| socket_address(&field));
             section.finish();
             admin
         }),
     };
     let store = file.required("store").and_then(|field| store(&field));
-    Some(Fixed {
-        listen: listen?,
-        admin: admin?,
-        drain: drain?,
-        store: store?,
-    })
+    Some(Fixed { listen: listen?, admin: admin?, drain: drain?, store: store? })
 }
 
 fn listen(section: &Section<'_>) -> Option<Listen> {
@@ -83,17 +76,12 @@ fn listen(section: &Section<'_>) -> Option<Listen> {
             None
         }
     });
-    Some(Listen::Unix(UnixListen {
-        path: path.into(),
-        mode: mode?,
-        group: group?,
-    }))
+    Some(Listen::Unix(UnixListen { path: path.into(), mode: mode?, group: group? }))
 }
 
 fn socket_address(field: &Field<'_>) -> Option<SocketAddr> {
     field.parse(|text| {
-        text.parse::<SocketAddr>()
-            .map_err(|_| "an address is IP:PORT, like 127.0.0.1:50051 or [::1]:50051")
+        text.parse::<SocketAddr>().map_err(|_| "an address is IP:PORT, like 127.0.0.1:50051 or [::1]:50051")
     })
 }
 
@@ -112,19 +100,13 @@ fn redis(field: &Field<'_>) -> Option<RedisSettings> {
     let url = section.required("url");
     let timeout = |key| {
         let field = section.optional(key);
-        field.map_or(Some(DEFAULT_TIMEOUT), |field| {
-            bounded(&field, Duration::from_millis(5), Duration::from_secs(5))
-        })
+        field.map_or(Some(DEFAULT_TIMEOUT), |field| bounded(&field, Duration::from_millis(5), Duration::from_secs(5)))
     };
     let (connect_timeout, command_timeout) = (timeout("connect_timeout"), timeout("command_timeout"));
     section.finish();
     let field = url?;
     let url = field.text()?.to_owned();
-    let settings = RedisSettings {
-        url,
-        connect_timeout: connect_timeout?,
-        command_timeout: command_timeout?,
-    };
+    let settings = RedisSettings { url, connect_timeout: connect_timeout?, command_timeout: command_timeout? };
     // The message never repeats the URL: it may hold a password.
     NodeSettings::parse(&settings.url, settings.connect_timeout, settings.command_timeout)
         .map_err(|error| field.problem(error))
@@ -153,12 +135,7 @@ fn bounded(field: &Field<'_>, least: Duration, most: Duration) -> Option<Duratio
     let duration = field.duration()?;
     if !(least..=most).contains(&duration) {
         let shown = |d| humantime::format_duration(d).to_string().replace(' ', "");
-        field.problem(format!(
-            "{} is not within {} to {}",
-            shown(duration),
-            shown(least),
-            shown(most)
-        ));
+        field.problem(format!("{} is not within {} to {}", shown(duration), shown(least), shown(most)));
         return None;
     }
     Some(duration)
@@ -200,11 +177,7 @@ fn read_secret(path: &Path) -> Result<Vec<u8>, String> {
         return Err(format!("{} is not a file", path.display()));
     }
     if about.len() > MOST {
-        return Err(format!(
-            "{} has {} bytes: a secret has at most {MOST}",
-            path.display(),
-            about.len()
-        ));
+        return Err(format!("{} has {} bytes: a secret has at most {MOST}", path.display(), about.len()));
     }
     std::fs::read(path).map_err(explain)
 }

@@ -14,20 +14,12 @@ impl Metadata for Claims {
 }
 
 fn jwt(claim: &str, issuers: &[&str]) -> Source {
-    Source::jwt(
-        "ns",
-        "p",
-        &[claim.to_owned()],
-        &issuers.iter().map(|&i| i.to_owned()).collect::<Vec<_>>(),
-    )
+    Source::jwt("ns", "p", &[claim.to_owned()], &issuers.iter().map(|&i| i.to_owned()).collect::<Vec<_>>())
 }
 
 /// `kind|issuer|value` of the part, or the reason.
 fn ask(sources: Vec<Source>, adjust: impl FnOnce(&mut Attributes<'_>), claims: Claims) -> String {
-    let sources = IdentitySources {
-        subject: sources,
-        ..Default::default()
-    };
+    let sources = IdentitySources { subject: sources, ..Default::default() };
     let route = HashMap::from([("tenant".to_owned(), "acme".to_owned())]);
     let mut request = Attributes {
         method: "GET",
@@ -51,27 +43,15 @@ const ISS: (&[&str], Claim<'static>) = (&["ns", "p", "iss"], Claim::Text("https:
 #[test]
 fn a_verified_claim_yields_with_its_issuer() {
     let claims = Claims(vec![ISS, (&["ns", "p", "sub"], Claim::Text("ada"))]);
-    assert_eq!(
-        ask(vec![jwt("sub", &["https://idp"])], |_| {}, claims),
-        "jwt/sub|https://idp|ada"
-    );
+    assert_eq!(ask(vec![jwt("sub", &["https://idp"])], |_| {}, claims), "jwt/sub|https://idp|ada");
 }
 
 // RL-16: only non-empty text is an identity; a number is never turned into one by printing it.
 #[test]
 fn a_claim_of_another_type_is_refused_and_the_next_source_is_not_asked() {
-    for claim in [
-        Claim::Number(1.0),
-        Claim::Number(9007199254740992.0),
-        Claim::Other,
-        Claim::Text(""),
-    ] {
+    for claim in [Claim::Number(1.0), Claim::Number(9007199254740992.0), Claim::Other, Claim::Text("")] {
         let claims = Claims(vec![ISS, (&["ns", "p", "sub"], claim)]);
-        assert_eq!(
-            ask(vec![jwt("sub", &[]), Source::route("tenant")], |_| {}, claims),
-            "bad_claim",
-            "{claim:?}"
-        );
+        assert_eq!(ask(vec![jwt("sub", &[]), Source::route("tenant")], |_| {}, claims), "bad_claim", "{claim:?}");
     }
 }
 
@@ -80,10 +60,7 @@ fn an_unlisted_issuer_or_a_missing_claim_lets_the_next_source_answer() {
     let other = || Claims(vec![ISS, (&["ns", "p", "sub"], Claim::Text("ada"))]);
     let sources = |issuer| vec![jwt("sub", &[issuer]), Source::route("tenant")];
     assert_eq!(ask(sources("https://else"), |_| {}, other()), "route/tenant||acme");
-    assert_eq!(
-        ask(sources("https://idp"), |_| {}, Claims(vec![ISS])),
-        "route/tenant||acme"
-    );
+    assert_eq!(ask(sources("https://idp"), |_| {}, Claims(vec![ISS])), "route/tenant||acme");
     assert_eq!(ask(vec![jwt("sub", &[])], |_| {}, Claims(vec![])), "absent");
 }
 

@@ -8,17 +8,11 @@ fn secret() -> Secret {
 }
 
 fn evidence<'a>(kind: &'a str, issuer: &'a str, value: &'a str) -> Evidence<'a> {
-    Evidence {
-        kind,
-        issuer,
-        value: Cow::Borrowed(value.as_bytes()),
-    }
+    Evidence { kind, issuer, value: Cow::Borrowed(value.as_bytes()) }
 }
 
 fn lone(scope: (&str, &str, u32), shape: &str, parts: &[Evidence<'_>]) -> String {
-    KeyTemplate::lone(&secret(), scope, shape)
-        .key(parts.iter(), parts.iter())
-        .text
+    KeyTemplate::lone(&secret(), scope, shape).key(parts.iter(), parts.iter()).text
 }
 
 const SHAPE: &str = "fixed_window/10000ms";
@@ -26,10 +20,7 @@ const SHAPE: &str = "fixed_window/10000ms";
 // The table in this module's page: whoever writes another implementation checks it against these.
 #[test]
 fn the_published_test_vectors_hold() {
-    let parts = [
-        evidence("route/tenant", "", "acme"),
-        evidence("jwt/sub", "https://idp.example", "ada"),
-    ];
+    let parts = [evidence("route/tenant", "", "acme"), evidence("jwt/sub", "https://idp.example", "ada")];
     let page = include_str!("../key.rs");
     for (version, parts) in [(1, &parts[..]), (2, &parts[..]), (1, &[][..])] {
         let key = lone(("rl", "orders", version), SHAPE, parts);
@@ -56,16 +47,8 @@ fn the_message_is_length_framed_fields() {
 // RL-18: no two identities, policies or versions can be cut into one message.
 #[test]
 fn fields_cannot_be_cut_in_two_ways() {
-    let pairs = [
-        ("a", "bc"),
-        ("ab", "c"),
-        ("a:b", "c"),
-        ("a", "b:c"),
-        ("a\0b", "c"),
-        ("a", "b\0c"),
-        ("1", "23"),
-        ("12", "3"),
-    ];
+    let pairs =
+        [("a", "bc"), ("ab", "c"), ("a:b", "c"), ("a", "b:c"), ("a\0b", "c"), ("a", "b\0c"), ("1", "23"), ("12", "3")];
     let mut seen = HashSet::new();
     for (tenant, subject) in pairs {
         for kind in ["jwt/sub", "mtls"] {
@@ -74,10 +57,7 @@ fn fields_cannot_be_cut_in_two_ways() {
                 for scope in [("rl", "x", 1), ("rl", "x", 2), ("rl", "a1", 1), ("rl", "a", 11)] {
                     for shape in [SHAPE, "fixed_window/60000ms"] {
                         let key = lone(scope, shape, &parts);
-                        assert!(
-                            seen.insert(key[key.len() - 64..].to_owned()),
-                            "{tenant:?} {subject:?} {kind}"
-                        );
+                        assert!(seen.insert(key[key.len() - 64..].to_owned()), "{tenant:?} {subject:?} {kind}");
                     }
                 }
             }
@@ -92,9 +72,7 @@ fn keys_of_one_policy_share_a_slot_tag_and_name_their_limit() {
     let [tenant, subject] = [evidence("route/t", "", "acme"), evidence("jwt/sub", "", "ada")];
     let narrow = KeyTemplate::joint(&secret(), scope, "per-subject", SHAPE);
     let broad = KeyTemplate::joint(&secret(), scope, "per-tenant", SHAPE);
-    let a = narrow
-        .key([&tenant, &subject].into_iter(), std::iter::once(&tenant))
-        .text;
+    let a = narrow.key([&tenant, &subject].into_iter(), std::iter::once(&tenant)).text;
     let b = broad.key(std::iter::once(&tenant), std::iter::once(&tenant)).text;
     assert_eq!(a[..a.find('}').unwrap()], b[..b.find('}').unwrap()]);
     assert!(a.starts_with("rl:orders:v1:{") && a.contains("}:per-subject:"), "{a}");
@@ -105,10 +83,7 @@ fn keys_of_one_policy_share_a_slot_tag_and_name_their_limit() {
 #[test]
 fn a_keys_length_is_known_beforehand() {
     let template = KeyTemplate::lone(&secret(), ("rl", "orders", 12), SHAPE);
-    assert_eq!(
-        template.key(std::iter::empty(), std::iter::empty()).text.len(),
-        template.key_len()
-    );
+    assert_eq!(template.key(std::iter::empty(), std::iter::empty()).text.len(), template.key_len());
 }
 
 // RL-19: one reading rule.
@@ -118,20 +93,10 @@ fn one_final_line_end_is_not_part_of_the_secret_and_every_other_byte_is() {
     let plain = Secret::read(text).unwrap().fingerprint();
     assert_eq!(Secret::read(format!("{text}\n")).unwrap().fingerprint(), plain);
     assert_eq!(Secret::read(format!("{text}\r\n")).unwrap().fingerprint(), plain);
-    for other in [
-        format!("{text}\n\n"),
-        format!(" {text}"),
-        format!("{text} "),
-        format!("{text}\r"),
-    ] {
+    for other in [format!("{text}\n\n"), format!(" {text}"), format!("{text} "), format!("{text}\r")] {
         assert_ne!(Secret::read(other).unwrap().fingerprint(), plain);
     }
-    for (short, found) in [
-        ("", 0),
-        ("\n", 0),
-        ("12345678", 8),
-        ("0123456789abcdef0123456789abcde\n", 31),
-    ] {
+    for (short, found) in [("", 0), ("\n", 0), ("12345678", 8), ("0123456789abcdef0123456789abcde\n", 31)] {
         assert_eq!(Secret::read(short).map(|_| ()), Err(ShortSecret { found }));
     }
 }
@@ -139,10 +104,7 @@ fn one_final_line_end_is_not_part_of_the_secret_and_every_other_byte_is() {
 #[test]
 fn a_fingerprint_is_eight_digits_of_a_keyed_hash() {
     let fingerprint = secret().fingerprint();
-    assert!(
-        fingerprint.len() == 8 && fingerprint.bytes().all(|b| b.is_ascii_hexdigit()),
-        "{fingerprint}"
-    );
+    assert!(fingerprint.len() == 8 && fingerprint.bytes().all(|b| b.is_ascii_hexdigit()), "{fingerprint}");
 }
 
 proptest::proptest! {

@@ -19,15 +19,7 @@ fn holds(matcher: &Matcher, method: &str, host: &str, path: &str) -> Result<bool
 }
 
 fn path_holds(pattern: PathPattern, path: &str) -> Result<bool, Ambiguous> {
-    holds(
-        &Matcher {
-            path: Some(pattern),
-            ..Default::default()
-        },
-        "GET",
-        "",
-        path,
-    )
+    holds(&Matcher { path: Some(pattern), ..Default::default() }, "GET", "", path)
 }
 
 #[test]
@@ -45,21 +37,10 @@ fn a_prefix_ends_at_a_segments_edge_and_cannot_be_walked_round() {
         ("/orders/../x", false),
         ("", false),
     ] {
-        assert_eq!(
-            path_holds(PathPattern::prefix("/orders").unwrap(), path),
-            Ok(wanted),
-            "{path}"
-        );
-        assert_eq!(
-            path_holds(PathPattern::prefix("/orders/").unwrap(), path),
-            Ok(wanted),
-            "{path}"
-        );
+        assert_eq!(path_holds(PathPattern::prefix("/orders").unwrap(), path), Ok(wanted), "{path}");
+        assert_eq!(path_holds(PathPattern::prefix("/orders/").unwrap(), path), Ok(wanted), "{path}");
     }
-    assert_eq!(
-        path_holds(PathPattern::prefix("/orders").unwrap(), "/orders%2f7"),
-        Err(Ambiguous)
-    );
+    assert_eq!(path_holds(PathPattern::prefix("/orders").unwrap(), "/orders%2f7"), Err(Ambiguous));
     assert_eq!(path_holds(PathPattern::prefix("/").unwrap(), "/anything"), Ok(true));
 }
 
@@ -67,13 +48,7 @@ fn a_prefix_ends_at_a_segments_edge_and_cannot_be_walked_round() {
 fn exact_and_template_patterns_take_whole_paths() {
     let template = || PathPattern::template("/users/{id}/orders").unwrap();
     assert_eq!(path_holds(template(), "/users/7/orders"), Ok(true));
-    for other in [
-        "/users//orders",
-        "/users/7/orders/",
-        "/users/7",
-        "/users/7/8/orders",
-        "/users/orders",
-    ] {
+    for other in ["/users//orders", "/users/7/orders/", "/users/7", "/users/7/8/orders", "/users/orders"] {
         assert_eq!(path_holds(template(), other), Ok(false), "{other}");
     }
     assert_eq!(path_holds(PathPattern::exact("/a").unwrap(), "/a"), Ok(true));
@@ -82,14 +57,8 @@ fn exact_and_template_patterns_take_whole_paths() {
 
 #[test]
 fn hosts_are_compared_without_case_and_port() {
-    let exact = Matcher {
-        host: Some(HostPattern::parse("api.example").unwrap()),
-        ..Default::default()
-    };
-    let below = Matcher {
-        host: Some(HostPattern::parse("*.example").unwrap()),
-        ..Default::default()
-    };
+    let exact = Matcher { host: Some(HostPattern::parse("api.example").unwrap()), ..Default::default() };
+    let below = Matcher { host: Some(HostPattern::parse("*.example").unwrap()), ..Default::default() };
     for (host, is_exact, is_below) in [
         ("api.example", true, true),
         ("API.example:8080", true, true),
@@ -102,10 +71,7 @@ fn hosts_are_compared_without_case_and_port() {
         assert_eq!(holds(&exact, "GET", host, "/"), Ok(is_exact), "{host}");
         assert_eq!(holds(&below, "GET", host, "/"), Ok(is_below), "{host}");
     }
-    let v6 = Matcher {
-        host: Some(HostPattern::parse("[::1]").unwrap()),
-        ..Default::default()
-    };
+    let v6 = Matcher { host: Some(HostPattern::parse("[::1]").unwrap()), ..Default::default() };
     assert_eq!(holds(&v6, "GET", "[::1]:80", "/"), Ok(true));
     assert_eq!(holds(&v6, "GET", "[::1]", "/"), Ok(true));
 }
@@ -120,10 +86,7 @@ fn every_condition_must_hold_and_an_unclear_path_matters_only_where_it_is_asked(
     assert_eq!(holds(&matcher, "GET", "", "/orders"), Ok(true));
     assert_eq!(holds(&matcher, "get", "", "/orders"), Ok(false));
     assert_eq!(holds(&matcher, "POST", "", "/a%2fb"), Ok(false));
-    let by_route = |value: &str| Matcher {
-        route: vec![("policy".into(), value.into())],
-        ..Default::default()
-    };
+    let by_route = |value: &str| Matcher { route: vec![("policy".into(), value.into())], ..Default::default() };
     assert_eq!(holds(&by_route("orders"), "GET", "", "/a%2fb"), Ok(true));
     assert_eq!(holds(&by_route("other"), "GET", "", "/"), Ok(false));
     assert_eq!(holds(&Matcher::default(), "GET", "", ""), Ok(true));

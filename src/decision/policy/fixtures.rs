@@ -18,12 +18,7 @@ pub fn policy(limits: &[(&str, u64, &[Part])]) -> Policy {
             1 => KeyTemplate::lone(&secret, scope, &algorithm.shape()),
             _ => KeyTemplate::joint(&secret, scope, name, &algorithm.shape()),
         };
-        Limit {
-            name: Name::parse(name).unwrap(),
-            algorithm,
-            per: per.to_vec(),
-            key,
-        }
+        Limit { name: Name::parse(name).unwrap(), algorithm, per: per.to_vec(), key }
     };
     Policy {
         name: Name::parse("p").unwrap(),
@@ -36,10 +31,7 @@ pub fn policy(limits: &[(&str, u64, &[Part])]) -> Policy {
 }
 
 pub fn route(entries: &[(&str, &str)]) -> HashMap<String, String> {
-    entries
-        .iter()
-        .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
-        .collect()
+    entries.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
 }
 
 pub fn request(route: &HashMap<String, String>) -> Attributes<'_> {
@@ -58,7 +50,5 @@ pub fn request(route: &HashMap<String, String>) -> Attributes<'_> {
 /// The plan of a request with nothing to it, for a policy that counts by nothing.
 pub fn plan<'p>(policy: &'p Policy, sources: &'p IdentitySources) -> Plan<'p> {
     static NOTHING: std::sync::LazyLock<HashMap<String, String>> = std::sync::LazyLock::new(HashMap::new);
-    policy
-        .plan(sources, &request(&NOTHING))
-        .unwrap_or_else(|_| panic!("counts by nothing"))
+    policy.plan(sources, &request(&NOTHING)).unwrap_or_else(|_| panic!("counts by nothing"))
 }

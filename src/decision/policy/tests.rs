@@ -15,9 +15,7 @@ fn a_plan_has_one_charge_for_each_limit_in_order() {
     let policy = policy(&[("a", 1, &[Part::Tenant]), ("b", 2, &[Part::Tenant, Part::Subject])]);
     let sources = sources();
     let route = fixtures::route(&[("tenant", "acme"), ("subject", "ada")]);
-    let plan = policy
-        .plan(&sources, &request(&route))
-        .unwrap_or_else(|_| panic!("identified"));
+    let plan = policy.plan(&sources, &request(&route)).unwrap_or_else(|_| panic!("identified"));
     let names: Vec<_> = plan.charges.iter().map(|charge| charge.limit.name.as_str()).collect();
     assert_eq!(names, ["a", "b"]);
     assert!(plan.charges[0].key.text.contains("}:a:"));
@@ -29,11 +27,7 @@ fn a_limit_does_not_see_the_parts_that_it_does_not_count_by() {
     let sources = sources();
     let key = |subject: &str| {
         let route = fixtures::route(&[("tenant", "acme"), ("subject", subject)]);
-        policy
-            .plan(&sources, &request(&route))
-            .map(|plan| plan.charges[0].key.text.clone())
-            .ok()
-            .unwrap()
+        policy.plan(&sources, &request(&route)).map(|plan| plan.charges[0].key.text.clone()).ok().unwrap()
     };
     assert_eq!(key("ada"), key("eve"));
 }
@@ -45,12 +39,7 @@ fn only_a_part_that_a_limit_counts_by_can_be_missing() {
     let of = |per: &[Part]| policy(&[("a", 1, per)]).plan(&sources, &request(&route)).map(|_| ());
     assert_eq!(of(&[Part::Tenant]), Ok(()));
     assert_eq!(of(&[]), Ok(()));
-    let missing = |part| {
-        Err(Unidentified {
-            part,
-            missing: Missing::Absent,
-        })
-    };
+    let missing = |part| Err(Unidentified { part, missing: Missing::Absent });
     assert_eq!(of(&[Part::Tenant, Part::Subject]), missing(Part::Subject));
     assert_eq!(of(&[Part::Address]), missing(Part::Address));
 }
@@ -77,12 +66,7 @@ fn an_ambiguous_path_is_denied_unless_a_setting_says_otherwise() {
     let rules = |ambiguous_path| {
         let mut by_path = policy(&[("a", 1, &[])]);
         by_path.matcher.path = crate::decision::matcher::PathPattern::prefix("/a").ok();
-        Rules {
-            policies: vec![by_path],
-            identity: sources(),
-            unmatched: Answer::Allow,
-            ambiguous_path,
-        }
+        Rules { policies: vec![by_path], identity: sources(), unmatched: Answer::Allow, ambiguous_path }
     };
     let route = fixtures::route(&[]);
     let mut request = request(&route);

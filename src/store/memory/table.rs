@@ -14,11 +14,7 @@ pub struct Table {
 
 impl Table {
     pub fn new(capacity: usize) -> Self {
-        Self {
-            capacity,
-            counters: HashMap::new(),
-            by_end: BTreeSet::new(),
-        }
+        Self { capacity, counters: HashMap::new(), by_end: BTreeSet::new() }
     }
 
     pub fn get(&self, digest: &Digest) -> Option<&State> {

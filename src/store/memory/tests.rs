@@ -9,18 +9,10 @@ use crate::store::clock::ManualClock;
 /// Takes once for `tenant` under a policy of one limit, 2 a second: admitted and the number of counters held.
 fn take(store: &MemoryStore, tenant: &str) -> Result<u64, FailureClass> {
     let policy = fixtures::policy(&[("a", 2, &[Part::Tenant])]);
-    let sources = IdentitySources {
-        tenant: vec![Source::route("tenant")],
-        ..Default::default()
-    };
+    let sources = IdentitySources { tenant: vec![Source::route("tenant")], ..Default::default() };
     let route = fixtures::route(&[("tenant", tenant)]);
-    let plan = policy
-        .plan(&sources, &fixtures::request(&route))
-        .unwrap_or_else(|_| panic!("identified"));
-    store
-        .take_now(&plan.charges, 1)
-        .map(|taken| taken.admitted)
-        .map_err(|error| error.class)
+    let plan = policy.plan(&sources, &fixtures::request(&route)).unwrap_or_else(|_| panic!("identified"));
+    store.take_now(&plan.charges, 1).map(|taken| taken.admitted).map_err(|error| error.class)
 }
 
 fn store(capacity: usize) -> (MemoryStore, Arc<ManualClock>) {

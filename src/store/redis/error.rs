@@ -17,11 +17,7 @@ pub struct CallError {
 
 impl From<StoreError> for CallError {
     fn from(inner: StoreError) -> Self {
-        Self {
-            inner,
-            is_no_script: false,
-            breaks_connection: false,
-        }
+        Self { inner, is_no_script: false, breaks_connection: false }
     }
 }
 
@@ -61,11 +57,7 @@ fn class_of_code(code: &str) -> FailureClass {
 fn detail(error: &RedisError) -> String {
     const MOST: usize = 200;
     let words = error.to_string();
-    words
-        .chars()
-        .take(MOST)
-        .map(|c| if c.is_control() { ' ' } else { c })
-        .collect()
+    words.chars().take(MOST).map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
 #[cfg(test)]

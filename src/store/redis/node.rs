@@ -67,12 +67,7 @@ impl NodeSettings {
         let info = info.set_redis_settings(redis).set_tcp_settings(tcp);
         let address = info.addr().to_string();
         let client = Client::open(info).map_err(|_| BadUrl::Malformed)?;
-        Ok(Self {
-            client,
-            address,
-            connect_timeout,
-            command_timeout,
-        })
+        Ok(Self { client, address, connect_timeout, command_timeout })
     }
 }
 
@@ -99,11 +94,7 @@ pub struct Connection {
 impl Node {
     /// Starts the supervisor, which ends with `shutdown`.
     pub fn start(settings: NodeSettings, shutdown: CancellationToken) -> Arc<Self> {
-        let node = Arc::new(Self {
-            settings,
-            slot: ArcSwapOption::empty(),
-            dropped: Notify::new(),
-        });
+        let node = Arc::new(Self { settings, slot: ArcSwapOption::empty(), dropped: Notify::new() });
         let supervised = Arc::clone(&node);
         tokio::spawn(async move {
             tokio::select! {
@@ -190,15 +181,9 @@ impl Node {
             .set_response_timeout(None) // each call brings its own
             .set_push_sender(on_push)
             .set_pipeline_buffer_size(PIPELINE_BUFFER);
-        let opening = self
-            .settings
-            .client
-            .get_multiplexed_async_connection_with_config(&config);
+        let opening = self.settings.client.get_multiplexed_async_connection_with_config(&config);
         let limit = self.settings.connect_timeout + self.settings.command_timeout;
-        let wire = timeout(limit, opening)
-            .await
-            .map_err(|_| late())?
-            .map_err(|error| classify(&error).inner)?;
+        let wire = timeout(limit, opening).await.map_err(|_| late())?.map_err(|error| classify(&error).inner)?;
         self.refuse_replica(wire.clone()).await?;
         let (sent, epoch) = (clock::now(), clock::now());
         let store_us = time(wire.clone(), self.settings.command_timeout).await?;
@@ -242,12 +227,7 @@ impl Node {
                 }
                 () = tokio::time::sleep(HEARTBEAT) => self.beat(connection).await,
             }
-            if !self
-                .slot
-                .load()
-                .as_ref()
-                .is_some_and(|offered| Arc::ptr_eq(offered, connection))
-            {
+            if !self.slot.load().as_ref().is_some_and(|offered| Arc::ptr_eq(offered, connection)) {
                 return;
             }
         }
@@ -287,8 +267,7 @@ impl Connection {
     }
 
     pub fn learn_clock(&self, sent: Instant, received: Instant, store_us: i64) {
-        self.bounds()
-            .learn(micros(sent, self.epoch), micros(received, self.epoch), store_us);
+        self.bounds().learn(micros(sent, self.epoch), micros(received, self.epoch), store_us);
     }
 
     fn bounds(&self) -> std::sync::MutexGuard<'_, ClockBounds> {
@@ -308,10 +287,7 @@ fn micros(at: Instant, epoch: Instant) -> i64 {
 async fn time(mut wire: MultiplexedConnection, limit: Duration) -> Result<i64, StoreError> {
     let command = redis::cmd("TIME");
     let asked = timeout(limit, command.query_async::<(i64, i64)>(&mut wire));
-    let (seconds, micros) = asked
-        .await
-        .map_err(|_| late())?
-        .map_err(|error| classify(&error).inner)?;
+    let (seconds, micros) = asked.await.map_err(|_| late())?.map_err(|error| classify(&error).inner)?;
     Ok(seconds * 1_000_000 + micros)
 }
 

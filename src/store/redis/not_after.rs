@@ -20,11 +20,7 @@ pub struct ClockBounds {
 impl ClockBounds {
     /// From the first reply: its store time, and when the command was sent and answered.
     pub fn new(sent: i64, received: i64, store: i64) -> Self {
-        Self {
-            low: store - received,
-            high: store + 1 - sent,
-            at: received,
-        }
+        Self { low: store - received, high: store + 1 - sent, at: received }
     }
 
     /// Takes one more reply in. When the bounds cross, one of the clocks stepped: the newest reply rules.

@@ -26,11 +26,7 @@ pub fn decode(value: &Value, charges: usize) -> Result<(Reply, i64), StoreError>
         return Err(malformed());
     };
     let number = |item: &Value| {
-        if let Value::Int(number) = item {
-            Ok(*number)
-        } else {
-            Err(malformed())
-        }
+        if let Value::Int(number) = item { Ok(*number) } else { Err(malformed()) }
     };
     let numbers = items.iter().map(number).collect::<Result<Vec<i64>, _>>()?;
     let (&[code, store_us], rest) = numbers.split_first_chunk().ok_or_else(malformed)?;
@@ -39,11 +35,7 @@ pub fn decode(value: &Value, charges: usize) -> Result<(Reply, i64), StoreError>
     }
     let reply = match u64::try_from(code) {
         Ok(admitted) if rest.len() == 3 * charges => {
-            let admissions = rest
-                .chunks_exact(3)
-                .map(admission)
-                .collect::<Option<_>>()
-                .ok_or_else(malformed)?;
+            let admissions = rest.chunks_exact(3).map(admission).collect::<Option<_>>().ok_or_else(malformed)?;
             Reply::Taken(Taken { admitted, admissions })
         }
         Ok(_) => return Err(malformed()),
@@ -61,17 +53,9 @@ fn admission(fields: &[i64]) -> Option<Admission> {
     let &[remaining, retry_after_ms, reset_after_ms] = fields else {
         return None;
     };
-    let retry_after_ms = if retry_after_ms == -1 {
-        None
-    } else {
-        Some(u64::try_from(retry_after_ms).ok()?)
-    };
+    let retry_after_ms = if retry_after_ms == -1 { None } else { Some(u64::try_from(retry_after_ms).ok()?) };
     let remaining = u64::try_from(remaining).ok()?;
-    Some(Admission {
-        remaining,
-        retry_after_ms,
-        reset_after_ms: u64::try_from(reset_after_ms).ok()?,
-    })
+    Some(Admission { remaining, retry_after_ms, reset_after_ms: u64::try_from(reset_after_ms).ok()? })
 }
 
 fn failure(code: i64, place: i64, charges: usize) -> Option<Reply> {
@@ -100,17 +84,8 @@ mod tests {
 
     #[test]
     fn every_reply_that_the_script_makes_is_read() {
-        let admission = |remaining, retry_after_ms| Admission {
-            remaining,
-            retry_after_ms,
-            reset_after_ms: 10,
-        };
-        let taken = |admitted, admission| {
-            Ok(Reply::Taken(Taken {
-                admitted,
-                admissions: vec![admission],
-            }))
-        };
+        let admission = |remaining, retry_after_ms| Admission { remaining, retry_after_ms, reset_after_ms: 10 };
+        let taken = |admitted, admission| Ok(Reply::Taken(Taken { admitted, admissions: vec![admission] }));
         assert_eq!(decoded(&[1, 7, 2, 0, 10]), taken(1, admission(2, Some(0))));
         assert_eq!(decoded(&[0, 7, 0, 10, 10]), taken(0, admission(0, Some(10))));
         assert_eq!(decoded(&[0, 7, 0, -1, 10]), taken(0, admission(0, None)));
@@ -141,16 +116,8 @@ mod tests {
         ] {
             assert_eq!(decoded(numbers), Err(FailureClass::Malformed), "{numbers:?}");
         }
-        for value in [
-            Value::Nil,
-            Value::Okay,
-            Value::Int(1),
-            Value::Array(vec![Value::BulkString(b"1".to_vec())]),
-        ] {
-            assert_eq!(
-                decode(&value, 1).map_err(|error| error.class),
-                Err(FailureClass::Malformed)
-            );
+        for value in [Value::Nil, Value::Okay, Value::Int(1), Value::Array(vec![Value::BulkString(b"1".to_vec())])] {
+            assert_eq!(decode(&value, 1).map_err(|error| error.class), Err(FailureClass::Malformed));
         }
     }
 }

@@ -53,10 +53,7 @@ pub struct ShapeScript {
 impl ShapeScript {
     pub fn assemble(shape: &[Kind]) -> Self {
         let text = text(shape);
-        Self {
-            script: Script::new(&text),
-            text,
-        }
+        Self { script: Script::new(&text), text }
     }
 
     pub fn text(&self) -> &str {
@@ -92,17 +89,13 @@ fn command(verb: &str, script: &str, charges: &[Charge<'_>], not_after_ms: i64, 
 fn text(shape: &[Kind]) -> String {
     let arguments: usize = COMMON_ARGUMENTS + shape.iter().map(|kind| kind.arguments()).sum::<usize>();
     let mut script = HEADER.to_owned();
-    let open = OPEN
-        .replace("$KEYS", &shape.len().to_string())
-        .replace("$ARGV", &arguments.to_string());
+    let open = OPEN.replace("$KEYS", &shape.len().to_string()).replace("$ARGV", &arguments.to_string());
     script.push_str(&code(&open));
     let each = |section: &str, script: &mut String| {
         let mut first = COMMON_ARGUMENTS + 1;
         for (index, kind) in shape.iter().enumerate() {
             let part = part(kind.text(), section);
-            let part = part
-                .replace("$N", &(index + 1).to_string())
-                .replace("$A", &first.to_string());
+            let part = part.replace("$N", &(index + 1).to_string()).replace("$A", &first.to_string());
             script.push_str(&part);
             first += kind.arguments();
         }
@@ -123,17 +116,13 @@ fn text(shape: &[Kind]) -> String {
 
 /// The code between the line `--- <section>` and the next such line.
 fn part(text: &str, section: &str) -> String {
-    let after = text
-        .split("\n--- ")
-        .find_map(|part| part.strip_prefix(section)?.strip_prefix('\n'));
+    let after = text.split("\n--- ").find_map(|part| part.strip_prefix(section)?.strip_prefix('\n'));
     code(after.unwrap_or_default())
 }
 
 /// Lua without its comment lines: they would be sent with every EVAL and kept in each server's memory.
 fn code(text: &str) -> String {
-    let lines = text
-        .lines()
-        .map(|line| line.split_once(" -- ").map_or(line, |(code, _)| code).trim());
+    let lines = text.lines().map(|line| line.split_once(" -- ").map_or(line, |(code, _)| code).trim());
     let lines = lines.filter(|line| !line.is_empty() && !line.starts_with("--"));
     lines.fold(String::new(), |text, line| text + line + "\n")
 }
@@ -150,12 +139,7 @@ mod tests {
             for left in ["$N", "$A", "$KEYS", "--"] {
                 assert!(!text.contains(left), "{left} in {text}");
             }
-            for section in [
-                "tonumber(ARGV[3])",
-                "pcall('GET', KEYS[1])",
-                "'PXAT'",
-                "local remaining_1",
-            ] {
+            for section in ["tonumber(ARGV[3])", "pcall('GET', KEYS[1])", "'PXAT'", "local remaining_1"] {
                 assert_eq!(
                     text.matches(section).count(),
                     if section == "'PXAT'" { shape.len() } else { 1 },
@@ -169,17 +153,8 @@ mod tests {
     fn every_charge_has_its_own_arguments() {
         let text = text(&[Kind::FixedWindow, Kind::FixedWindow]);
         assert!(text.contains("#KEYS ~= 2 or #ARGV ~= 8"), "{text}");
-        assert!(
-            text.contains("tonumber(ARGV[3]), tonumber(ARGV[3 + 1]), tonumber(ARGV[3 + 2])"),
-            "{text}"
-        );
-        assert!(
-            text.contains("tonumber(ARGV[6]), tonumber(ARGV[6 + 1]), tonumber(ARGV[6 + 2])"),
-            "{text}"
-        );
-        assert!(
-            text.ends_with("remaining_1, retry_1, reset_1, remaining_2, retry_2, reset_2}\n"),
-            "{text}"
-        );
+        assert!(text.contains("tonumber(ARGV[3]), tonumber(ARGV[3 + 1]), tonumber(ARGV[3 + 2])"), "{text}");
+        assert!(text.contains("tonumber(ARGV[6]), tonumber(ARGV[6 + 1]), tonumber(ARGV[6 + 2])"), "{text}");
+        assert!(text.ends_with("remaining_1, retry_1, reset_1, remaining_2, retry_2, reset_2}\n"), "{text}");
     }
 }

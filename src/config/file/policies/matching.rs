@@ -5,25 +5,12 @@ use crate::decision::matcher::{HostPattern, Matcher, PathPattern};
 
 pub fn matcher(field: &Field<'_>) -> Option<Matcher> {
     let section = field.section()?;
-    let path = section
-        .optional("path")
-        .map_or(Some(None), |field| path(&field).map(Some));
-    let methods = section
-        .optional("methods")
-        .map_or(Some(Vec::new()), |field| methods(&field));
-    let host = section
-        .optional("host")
-        .map_or(Some(None), |field| field.parse(HostPattern::parse).map(Some));
-    let route = section
-        .optional("route")
-        .map_or(Some(Vec::new()), |field| route(&field));
+    let path = section.optional("path").map_or(Some(None), |field| path(&field).map(Some));
+    let methods = section.optional("methods").map_or(Some(Vec::new()), |field| methods(&field));
+    let host = section.optional("host").map_or(Some(None), |field| field.parse(HostPattern::parse).map(Some));
+    let route = section.optional("route").map_or(Some(Vec::new()), |field| route(&field));
     section.finish();
-    let matcher = Matcher {
-        path: path?,
-        methods: methods?,
-        host: host?,
-        route: route?,
-    };
+    let matcher = Matcher { path: path?, methods: methods?, host: host?, route: route? };
     if matcher == Matcher::default() {
         field.problem("no condition: leave match out to take every request");
         return None;
@@ -51,11 +38,7 @@ fn methods(field: &Field<'_>) -> Option<Vec<String>> {
     }
     let method = |text: &str| {
         let upper = !text.is_empty() && text.bytes().all(|b| b.is_ascii_uppercase() || b == b'-');
-        if upper {
-            Ok(text.to_owned())
-        } else {
-            Err("a method is upper-case letters, like GET")
-        }
+        if upper { Ok(text.to_owned()) } else { Err("a method is upper-case letters, like GET") }
     };
     items.iter().map(|item| item.parse(method)).collect()
 }
@@ -66,8 +49,5 @@ fn route(field: &Field<'_>) -> Option<Vec<(String, String)>> {
         field.problem("no key: leave route out to take every one");
         return None;
     }
-    pairs
-        .into_iter()
-        .map(|(key, value)| Some((key.to_owned(), value.text()?.to_owned())))
-        .collect()
+    pairs.into_iter().map(|(key, value)| Some((key.to_owned(), value.text()?.to_owned()))).collect()
 }

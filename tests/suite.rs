@@ -1,0 +1,46 @@
+//! What Tallygate promises, each promise held against real processes: a redis-server, an Envoy, sidecars.
+//!
+//! One module a promise or a surface. Nothing here depends on how fast the machine is; what does is in `timing.rs`.
+//! `make parts` gets the servers. One binary for all of it, since linking is what takes the time.
+
+#![expect(clippy::disallowed_methods, reason = "the tests are clients, and clients have clocks of their own")]
+#![expect(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test that cannot go on says why and stops"
+)]
+
+#[path = "support/support.rs"]
+mod support;
+
+mod suite {
+    mod answers;
+    mod configuration;
+    mod counting;
+    mod crowds;
+    mod envoy_answers;
+    mod envoy_files;
+    mod envoy_outages;
+    mod envoy_variants;
+    mod fallback;
+    mod foreign;
+    mod ghosts;
+    mod guard;
+    mod house;
+    mod identity;
+    mod lifecycle;
+    mod listeners;
+    mod logs;
+    mod matching;
+    mod memory;
+    mod privacy;
+    mod probe;
+    mod redis_auth;
+    mod redis_errors;
+    mod refusals;
+    mod reload;
+    mod scripts;
+    mod store_contract;
+    mod windows;
+}

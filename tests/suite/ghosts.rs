@@ -1,0 +1,110 @@
+//! No command is sent twice, and a check that was answered *failed* for time is not charged afterwards (P5, P6).
+
+use std::time::Duration;
+
+use tonic::Code;
+
+use crate::support::answer::Outcome;
+use crate::support::check::Check;
+use crate::support::keys;
+use crate::support::proxy::{Fault, FaultProxy};
+use crate::support::redis::RedisServer;
+use crate::support::setup::Setup;
+use crate::support::wait::wait_for;
+
+// RL-20
+#[test]
+fn checks_that_failed_for_time_are_not_charged_when_redis_wakes() {
+    let redis = RedisServer::start();
+    let sidecar = Setup::redis(redis.port()).policy("orders", 10, "60s", "closed").start();
+    let client = sidecar.client();
+    // Teaches the sidecar the store's clock, without which it could not say until when a command holds.
+    assert_eq!(client.check(&Check::of("before")).outcome(), Outcome::Allowed);
+
+    redis.pause();
+    for _ in 0..5 {
+        let answer = client.check(&Check::of("ada"));
+        assert_eq!(answer.outcome(), Outcome::Failed);
+        assert!(["timeout", "disconnected"].contains(&answer.metadata("reason").as_str()), "{answer:?}");
+    }
+    redis.resume();
+
+    wait_for("a check to pass again", Duration::from_secs(5), || {
+        client.check(&Check::of("after")).outcome() == Outcome::Allowed
+    });
+    assert_eq!(redis.get(&keys::orders("ada")), None, "the paused commands ran and charged nothing");
+    assert_eq!(client.check(&Check::of("ada")).outcome(), Outcome::Allowed);
+    assert_eq!(redis.get(&keys::orders("ada")).as_deref(), Some("1"));
+}
+
+// RL-20
+#[test]
+fn a_lost_reply_counts_at_most_once_and_is_not_asked_for_again() {
+    let redis = RedisServer::start();
+    let proxy = FaultProxy::start(redis.port());
+    let sidecar = Setup::redis(proxy.port()).policy("orders", 100, "60s", "closed").start();
+    let client = sidecar.client();
+    assert_eq!(client.check(&Check::of("before")).outcome(), Outcome::Allowed);
+
+    proxy.set(Fault::SwallowReplies);
+    let first = client.check(&Check::of("first"));
+    assert_eq!(first.outcome(), Outcome::Failed, "a lost reply may have counted: the caller hears *failed*");
+    assert_eq!(redis.get(&keys::orders("first")).as_deref(), Some("1"), "it arrived in time, and once");
+    for _ in 0..10 {
+        assert_eq!(client.check(&Check::of("later")).outcome(), Outcome::Failed);
+    }
+    let counted = redis.get(&keys::orders("later")).map_or(0, |count| count.parse().unwrap());
+    assert!(counted <= 10, "10 checks, {counted} counted");
+
+    proxy.set(Fault::Pass);
+    wait_for("a check to pass again", Duration::from_secs(5), || {
+        client.check(&Check::of("after")).outcome() == Outcome::Allowed
+    });
+    assert_eq!(redis.get(&keys::orders("after")).as_deref(), Some("1"));
+    assert_eq!(redis.get(&keys::orders("first")).as_deref(), Some("1"));
+}
+
+// RL-22: replies are matched to their questions, however late they come.
+#[test]
+fn each_caller_gets_its_own_answer() {
+    let redis = RedisServer::start();
+    let proxy = FaultProxy::start(redis.port());
+    let sidecar = Setup::redis(proxy.port()).policy("orders", 5, "1h", "closed").start();
+    let client = sidecar.client();
+    let key = |subject: &str| {
+        keys::key("orders", 3_600_000, &[("route/tenant", "", b"acme"), ("route/subject", "", subject.as_bytes())])
+    };
+    let subjects: Vec<_> = (0..200).map(|n| format!("subject-{n}")).collect();
+    for (n, subject) in (0..).zip(&subjects) {
+        redis.seed(&key(subject), "5", 1_000_000 + n * 10_000);
+    }
+    proxy.delay(Duration::from_millis(3));
+    for round in 0..3 {
+        let checks: Vec<_> = subjects.iter().map(|subject| Check::of(subject)).collect();
+        for (n, answer) in (0..).zip(client.check_all(&checks)) {
+            assert_eq!(answer.outcome(), Outcome::Limited, "round {round}, subject {n}");
+            // Neighbours are 10 s apart.
+            let expected = 1000 + n * 10;
+            let seconds = answer.retry_after();
+            assert!((expected - 8..=expected).contains(&seconds), "subject {n}: {seconds}, wanted {expected}");
+        }
+    }
+    assert!(proxy.accepted() <= 2, "one connection serves them all: {}", proxy.accepted());
+}
+
+// Under 5 ms left: failed at once, and nothing is sent.
+#[test]
+fn a_check_that_comes_too_late_is_not_counted() {
+    let redis = RedisServer::start();
+    let sidecar = Setup::redis(redis.port()).policy("orders", 5, "60s", "closed").start();
+    let client = sidecar.client();
+    assert_eq!(client.check(&Check::of("before")).outcome(), Outcome::Allowed);
+    for _ in 0..20 {
+        match client.check_within(&Check::of("ada"), Duration::from_millis(10)) {
+            Ok(answer) => assert_eq!(answer.outcome(), Outcome::Failed),
+            // The client's own clock may run out first.
+            Err(status) => assert!([Code::Cancelled, Code::DeadlineExceeded].contains(&status.code()), "{status:?}"),
+        }
+    }
+    assert_eq!(redis.get(&keys::orders("ada")), None);
+}

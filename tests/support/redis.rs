@@ -1,0 +1,172 @@
+//! A real redis-server on a loopback port, without persistence, in a folder of its own.
+
+use std::process::Command;
+use std::time::Duration;
+
+use tempfile::TempDir;
+
+use super::ports;
+use super::process::{self, Process};
+use super::resp::{self, Value};
+use super::wait::poll;
+
+const START: Duration = Duration::from_secs(10);
+
+pub struct RedisServer {
+    part: &'static str,
+    port: u16,
+    process: Option<Process>,
+    dir: TempDir,
+}
+
+/// Everything about a key that a refusal must leave alone: its serialised value and its instant of expiry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Snapshot {
+    pub dump: Value,
+    pub expires_at_ms: i64,
+}
+
+impl RedisServer {
+    pub fn start() -> Self {
+        Self::start_part("redis-server")
+    }
+
+    /// One of the server versions that `make parts` knows, by the name of its binary.
+    pub fn start_part(part: &'static str) -> Self {
+        let dir = TempDir::with_prefix("tallygate-redis-").expect("a temporary folder");
+        for _ in 0..20 {
+            let port = ports::free();
+            if let Ok(process) = launch(part, port, &dir) {
+                return Self { part, port, process: Some(process), dir };
+            }
+        }
+        panic!("{part} did not start on any of 20 ports");
+    }
+
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Sends one command; panics if no reply came. An error reply is a reply.
+    #[track_caller]
+    pub fn command<A: AsRef<[u8]>>(&self, arguments: &[A]) -> Value {
+        match resp::call(self.port, arguments) {
+            Ok(reply) => reply,
+            Err(error) => panic!("redis-server did not reply: {error}"),
+        }
+    }
+
+    /// Sends one command that must succeed.
+    #[track_caller]
+    pub fn run(&self, arguments: &[&str]) -> Value {
+        match self.command(arguments) {
+            Value::Error(error) => panic!("redis-server refused {arguments:?}: {error}"),
+            reply => reply,
+        }
+    }
+
+    /// Puts a value with an expiry in milliseconds.
+    #[track_caller]
+    pub fn seed(&self, key: &str, value: impl AsRef<[u8]>, px: u64) {
+        let px = px.to_string();
+        let reply = self.command(&[b"SET", key.as_bytes(), value.as_ref(), b"PX", px.as_bytes()]);
+        assert_eq!(reply, Value::Text("OK".into()));
+    }
+
+    /// The text at `key`, if there is one.
+    #[track_caller]
+    pub fn get(&self, key: &str) -> Option<String> {
+        match self.run(&["GET", key]) {
+            Value::Nil => None,
+            value => Some(value.text()),
+        }
+    }
+
+    /// Milliseconds to live; -1 without expiry, -2 without key.
+    #[track_caller]
+    pub fn pttl(&self, key: &str) -> i64 {
+        self.run(&["PTTL", key]).integer()
+    }
+
+    #[track_caller]
+    pub fn snapshot(&self, key: &str) -> Snapshot {
+        Snapshot { dump: self.run(&["DUMP", key]), expires_at_ms: self.run(&["PEXPIRETIME", key]).integer() }
+    }
+
+    /// Every key, sorted.
+    #[track_caller]
+    pub fn keys(&self) -> Vec<String> {
+        let Value::Array(keys) = self.run(&["KEYS", "*"]) else { panic!("KEYS answers a list") };
+        let mut keys: Vec<_> = keys.iter().map(Value::text).collect();
+        keys.sort();
+        keys
+    }
+
+    /// One number of `INFO section`; 0 where the line is missing, as for a command that never ran.
+    #[track_caller]
+    pub fn info(&self, section: &str, field: &str) -> u64 {
+        let text = self.run(&["INFO", section]).text();
+        let line = text.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+        let number = line.map_or("0", |value| value.trim_start_matches("calls="));
+        let digits = number.find(|c: char| !c.is_ascii_digit()).map_or(number, |end| &number[..end]);
+        digits.parse().unwrap_or_else(|_| panic!("{field} is not a number: {number}"))
+    }
+
+    /// How many changes this server has made to its data: every write of a script counts, a refused one does not.
+    #[track_caller]
+    pub fn changes(&self) -> u64 {
+        self.info("persistence", "rdb_changes_since_last_save")
+    }
+
+    /// Ends it as an operator would.
+    pub fn stop(&mut self) {
+        if let Some(mut process) = self.process.take() {
+            process.signal("TERM");
+            process.wait_exit(START);
+        }
+    }
+
+    /// Ends it as a crash would.
+    pub fn kill9(&mut self) {
+        self.process = None;
+    }
+
+    /// Stops it in its tracks: connections stay open, nothing is answered.
+    pub fn pause(&self) {
+        self.process().signal("STOP");
+    }
+
+    pub fn resume(&self) {
+        self.process().signal("CONT");
+    }
+
+    /// Starts it again on the same port, empty.
+    #[track_caller]
+    pub fn restart(&mut self) {
+        self.process = None;
+        // The port is ours by use: somebody who took it in between will let go of it.
+        self.process = poll(START, || launch(self.part, self.port, &self.dir).ok());
+        assert!(self.process.is_some(), "redis-server did not come back on port {}", self.port);
+    }
+
+    fn process(&self) -> &Process {
+        self.process.as_ref().expect("this server is running")
+    }
+}
+
+/// Starts redis-server and waits until it, and not somebody else on that port, answers. The error is its output.
+fn launch(part: &str, port: u16, dir: &TempDir) -> Result<Process, String> {
+    // redis-server-8.2 is TALLYGATE_REDIS_SERVER_8_2.
+    let variable = format!("TALLYGATE_{}", part.to_uppercase().replace(['-', '.'], "_"));
+    let mut command = Command::new(process::part(part, &variable));
+    command.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]);
+    command.arg("--dir").arg(dir.path());
+    let mut process = Process::spawn(&mut command);
+    let identity = format!("process_id:{}\r", process.pid());
+    let ready = poll(START, || {
+        let ours = matches!(resp::call(port, &["INFO", "server"]), Ok(Value::Bytes(text))
+            if String::from_utf8_lossy(&text).contains(&identity));
+        if ours { Some(true) } else { process.exit().map(|_| false) }
+    });
+    if ready == Some(true) { Ok(process) } else { Err(process.stdout()) }
+}

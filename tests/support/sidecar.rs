@@ -1,0 +1,133 @@
+//! Tallygate itself, as a process.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::ExitStatus;
+use std::time::Duration;
+
+use tempfile::TempDir;
+
+use super::cli;
+use super::grpc::Client;
+use super::http;
+use super::metrics::Metrics;
+use super::process::Process;
+use super::setup::{SECRET, Setup};
+use super::wait::{poll, wait_for};
+
+pub struct Sidecar {
+    process: Process,
+    dir: TempDir,
+    grpc: String,
+    admin: String,
+}
+
+impl Sidecar {
+    /// Starts it and waits until it says where it listens.
+    #[track_caller]
+    pub fn start(setup: &Setup) -> Self {
+        let dir = TempDir::with_prefix("tallygate-").expect("a temporary folder");
+        let config = write_files(&dir, setup);
+        let mut process =
+            Process::spawn(&mut cli::command(&["serve", "--log-format", "json", "--config", config.to_str().unwrap()]));
+        let line = poll(Duration::from_secs(10), || {
+            let line = process.stderr().lines().find(|l| l.contains(r#""message":"listening""#)).map(str::to_owned);
+            line.or_else(|| process.exit().map(|_| String::new()))
+        });
+        let addresses = line.as_deref().and_then(|line| Some((field(line, "grpc")?, field(line, "admin")?)));
+        match addresses {
+            Some((grpc, admin)) => Self { process, dir, grpc, admin },
+            None => panic!("the sidecar does not say where it listens; it wrote:\n{}", process.stderr()),
+        }
+    }
+
+    /// `127.0.0.1:PORT`, or `unix:/path`.
+    pub fn grpc(&self) -> &str {
+        &self.grpc
+    }
+
+    /// The port of a TCP listener, for an Envoy's configuration.
+    pub fn port(&self) -> u16 {
+        self.grpc.rsplit(':').next().and_then(|port| port.parse().ok()).expect("a TCP listener")
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.process.pid()
+    }
+
+    pub fn client(&self) -> Client {
+        Client::connect(&self.grpc)
+    }
+
+    /// Asks the admin port.
+    #[track_caller]
+    pub fn get(&self, path: &str) -> http::Response {
+        http::get(&self.admin, path)
+    }
+
+    /// The status of `/readyz`, or `None` when the admin port no longer answers.
+    pub fn readiness(&self) -> Option<u16> {
+        http::try_get(&self.admin, "/readyz").ok().map(|response| response.status())
+    }
+
+    #[track_caller]
+    pub fn metrics(&self) -> Metrics {
+        Metrics::parse(&self.get("/metrics").text())
+    }
+
+    #[track_caller]
+    pub fn wait_for_store(&self) {
+        wait_for("the sidecar to reach its store", Duration::from_secs(10), || {
+            self.metrics().count("tallygate_store_up", &[]) == 1
+        });
+    }
+
+    /// What it has logged so far.
+    pub fn log(&self) -> String {
+        self.process.stderr()
+    }
+
+    /// Puts another configuration in the place of its file, whole, as a deployment tool does.
+    pub fn rewrite(&self, setup: &Setup) {
+        write_files(&self.dir, setup);
+    }
+
+    /// Puts a broken configuration there.
+    pub fn rewrite_with(&self, text: &str) {
+        put(&self.dir, "tallygate.yaml", text);
+    }
+
+    pub fn sighup(&self) {
+        self.process.signal("HUP");
+    }
+
+    pub fn sigterm(&self) {
+        self.process.signal("TERM");
+    }
+
+    #[track_caller]
+    pub fn wait_exit(&mut self, within: Duration) -> ExitStatus {
+        self.process.wait_exit(within)
+    }
+}
+
+/// Writes the secret and the configuration into `dir`.
+pub fn write_files(dir: &TempDir, setup: &Setup) -> PathBuf {
+    let secret = put(dir, "hmac.key", SECRET);
+    put(dir, "tallygate.yaml", &setup.text(&secret))
+}
+
+fn put(dir: &TempDir, name: &str, text: &str) -> PathBuf {
+    let path = dir.path().join(name);
+    let fresh = dir.path().join(format!("{name}.new"));
+    fs::write(&fresh, text).expect("a temporary file can be written");
+    fs::rename(&fresh, &path).expect("and renamed");
+    path
+}
+
+/// The text of a top-level field of a JSON line, where it needs no unescaping.
+fn field(line: &str, name: &str) -> Option<String> {
+    let start = line.find(&format!("\"{name}\":\""))? + name.len() + 4;
+    let length = line[start..].find('"')?;
+    Some(line[start..start + length].to_owned())
+}

@@ -1,0 +1,24 @@
+//! What both test binaries share: real servers started on free ports, and small clients that show exactly what a
+//! peer got.
+//!
+//! Each server is a process of its own with its own folder; dropping it kills it. Nothing here decides what is
+//! right: the tests do. Everything blocks, so that a test reads from top to bottom; only `grpc` has a runtime inside.
+
+pub mod answer;
+pub mod check;
+pub mod cli;
+pub mod envoy;
+pub mod grpc;
+pub mod http;
+pub mod keys;
+pub mod metrics;
+pub mod ports;
+pub mod process;
+pub mod proxy;
+pub mod redis;
+pub mod resp;
+pub mod setup;
+pub mod sidecar;
+pub mod stack;
+pub mod upstream;
+pub mod wait;
