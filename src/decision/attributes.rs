@@ -104,7 +104,8 @@ mod tests {
     #[test]
     fn a_header_is_one_certain_value_or_none() {
         let joined = |value: &str| HashMap::from([("x-user".to_owned(), value.to_owned())]);
-        let cases: &[(Option<&str>, &[&[u8]], Result<Option<&str>, HeaderFault>)] = &[
+        type Case = (Option<&'static str>, &'static [&'static [u8]], Result<Option<&'static str>, HeaderFault>);
+        let cases: &[Case] = &[
             (None, &[], Ok(None)),
             (Some("ada"), &[], Ok(Some("ada"))),
             (Some(""), &[], Ok(Some(""))),

@@ -124,7 +124,7 @@ mod tests {
         drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
         let live = bind_unix(&unix(path.clone())).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o660);
-        assert_eq!(bind_unix(&unix(path.clone())).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+        assert_eq!(bind_unix(&unix(path)).unwrap_err().kind(), io::ErrorKind::AddrInUse);
         drop(live);
     }
 

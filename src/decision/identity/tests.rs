@@ -18,7 +18,7 @@ fn jwt(claim: &str, issuers: &[&str]) -> Source {
 }
 
 /// `kind|issuer|value` of the part, or the reason.
-fn ask(sources: Vec<Source>, adjust: impl FnOnce(&mut Attributes<'_>), claims: Claims) -> String {
+fn ask(sources: Vec<Source>, adjust: impl FnOnce(&mut Attributes<'_>), claims: &Claims) -> String {
     let sources = IdentitySources { subject: sources, ..Default::default() };
     let route = HashMap::from([("tenant".to_owned(), "acme".to_owned())]);
     let mut request = Attributes {
@@ -29,7 +29,7 @@ fn ask(sources: Vec<Source>, adjust: impl FnOnce(&mut Attributes<'_>), claims: C
         source: None,
         principal: "",
         route: &route,
-        metadata: &claims,
+        metadata: claims,
     };
     adjust(&mut request);
     match sources.find(Part::Subject, &request) {
@@ -43,7 +43,7 @@ const ISS: (&[&str], Claim<'static>) = (&["ns", "p", "iss"], Claim::Text("https:
 #[test]
 fn a_verified_claim_yields_with_its_issuer() {
     let claims = Claims(vec![ISS, (&["ns", "p", "sub"], Claim::Text("ada"))]);
-    assert_eq!(ask(vec![jwt("sub", &["https://idp"])], |_| {}, claims), "jwt/sub|https://idp|ada");
+    assert_eq!(ask(vec![jwt("sub", &["https://idp"])], |_| {}, &claims), "jwt/sub|https://idp|ada");
 }
 
 // RL-16: only non-empty text is an identity; a number is never turned into one by printing it.
@@ -51,7 +51,7 @@ fn a_verified_claim_yields_with_its_issuer() {
 fn a_claim_of_another_type_is_refused_and_the_next_source_is_not_asked() {
     for claim in [Claim::Number(1.0), Claim::Number(9007199254740992.0), Claim::Other, Claim::Text("")] {
         let claims = Claims(vec![ISS, (&["ns", "p", "sub"], claim)]);
-        assert_eq!(ask(vec![jwt("sub", &[]), Source::route("tenant")], |_| {}, claims), "bad_claim", "{claim:?}");
+        assert_eq!(ask(vec![jwt("sub", &[]), Source::route("tenant")], |_| {}, &claims), "bad_claim", "{claim:?}");
     }
 }
 
@@ -59,9 +59,9 @@ fn a_claim_of_another_type_is_refused_and_the_next_source_is_not_asked() {
 fn an_unlisted_issuer_or_a_missing_claim_lets_the_next_source_answer() {
     let other = || Claims(vec![ISS, (&["ns", "p", "sub"], Claim::Text("ada"))]);
     let sources = |issuer| vec![jwt("sub", &[issuer]), Source::route("tenant")];
-    assert_eq!(ask(sources("https://else"), |_| {}, other()), "route/tenant||acme");
-    assert_eq!(ask(sources("https://idp"), |_| {}, Claims(vec![ISS])), "route/tenant||acme");
-    assert_eq!(ask(vec![jwt("sub", &[])], |_| {}, Claims(vec![])), "absent");
+    assert_eq!(ask(sources("https://else"), |_| {}, &other()), "route/tenant||acme");
+    assert_eq!(ask(sources("https://idp"), |_| {}, &Claims(vec![ISS])), "route/tenant||acme");
+    assert_eq!(ask(vec![jwt("sub", &[])], |_| {}, &Claims(vec![])), "absent");
 }
 
 #[test]
@@ -75,7 +75,7 @@ fn a_nested_claim_and_a_dotted_name_are_two_identities() {
 #[test]
 fn a_principal_counts_only_in_its_trust_domain() {
     let source = || vec![Source::mtls(TrustDomain::parse("td").unwrap())];
-    let with = |principal: &'static str| ask(source(), move |request| request.principal = principal, Claims(vec![]));
+    let with = |principal: &'static str| ask(source(), move |request| request.principal = principal, &Claims(vec![]));
     assert_eq!(with("spiffe://td/a"), "mtls||spiffe://td/a");
     assert_eq!(with("spiffe://other/a"), "absent");
     assert_eq!(with("a.example"), "absent");
@@ -87,7 +87,7 @@ fn a_trusted_header_is_refused_rather_than_guessed() {
         ask(
             vec![Source::header("X-User"), Source::route("tenant")],
             move |request| request.headers = Headers { joined: None, lines },
-            Claims(vec![]),
+            &Claims(vec![]),
         )
     };
     assert_eq!(with(vec![("x-user", b"ada")]), "header/x-user||ada");
@@ -100,6 +100,6 @@ fn a_trusted_header_is_refused_rather_than_guessed() {
 // RL-17: nobody home is a reason, never a bucket.
 #[test]
 fn without_any_source_the_part_is_absent() {
-    assert_eq!(ask(vec![], |_| {}, Claims(vec![])), "absent");
-    assert_eq!(ask(vec![Source::address()], |_| {}, Claims(vec![])), "absent");
+    assert_eq!(ask(vec![], |_| {}, &Claims(vec![])), "absent");
+    assert_eq!(ask(vec![Source::address()], |_| {}, &Claims(vec![])), "absent");
 }
