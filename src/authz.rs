@@ -1,6 +1,6 @@
 //! The ext_authz service: translate, decide, translate back.
 //!
-//! [`request`] is the only reader of Envoy's request types, [`response`] the only place where a status code is chosen, and
+//! `request` is the only reader of Envoy's request types, [`response`] the only place where a status code is chosen, and
 //! [`guard`] stands around both, so that whatever goes wrong in here is an explicit answer with gRPC status OK.
 
 pub mod guard;
