@@ -8,25 +8,14 @@
 --        $A + 2 cost     units per request, at least 1
 
 --- arguments
-local limit_$N, window_$N, cost_$N = tonumber(ARGV[$A]), tonumber(ARGV[$A + 1]), tonumber(ARGV[$A + 2])
-if not (limit_$N and window_$N and cost_$N
-    and limit_$N >= 1 and limit_$N <= 1000000000 and window_$N >= 1 and window_$N <= 31622400000
-    and cost_$N >= 1 and cost_$N <= 1000000000 and (limit_$N + window_$N + cost_$N) % 1 == 0) then
-  return {-2, now_us, $N}
-end
+$include limit, window, cost
 
 --- check
 local count_$N, left_$N = 0, 0
-local stored_$N = pcall('GET', KEYS[$N])
+$include string
 if stored_$N then
-  if type(stored_$N) == 'table' then
-    if find(stored_$N.err, '^WRONGTYPE') then return {-3, now_us, $N} end
-    return stored_$N
-  end
-  local ends = call('PEXPIRETIME', KEYS[$N])
-  if ends == -1 then return {-4, now_us, $N} end
   if #stored_$N > 10 or not find(stored_$N, '^[1-9]%d*$') then return {-5, now_us, $N} end
-  left_$N = ends - now
+  left_$N = expires_$N - now
   if left_$N > window_$N + 1000 then return {-6, now_us, $N} end
   if left_$N > 0 then
     count_$N = tonumber(stored_$N)
@@ -36,11 +25,11 @@ if stored_$N then
     left_$N = 0
   end
 end
-local fits_$N = floor((limit_$N - count_$N) / cost_$N)
-if fits_$N < admitted then admitted = fits_$N end
+local room_$N = limit_$N - count_$N
+$include fits
 
 --- prepare
-local units_$N = admitted == 1 and ARGV[$A + 2] or format('%d', admitted * cost_$N)
+local units_$N = $CHARGED == 1 and ARGV[$A + 2] or format('%d', $CHARGED * cost_$N)
 local ends_$N = format('%d', now + window_$N)
 
 --- write
@@ -50,7 +39,7 @@ else
   call('SET', KEYS[$N], units_$N, 'PXAT', ends_$N)
   left_$N = window_$N
 end
-count_$N = count_$N + admitted * cost_$N
+count_$N = count_$N + $CHARGED * cost_$N
 
 --- reply
 local remaining_$N = limit_$N - count_$N

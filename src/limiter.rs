@@ -13,8 +13,9 @@ use tokio::time::{Instant, timeout_at};
 
 use self::local::LocalLimits;
 use crate::decision::attributes::Attributes;
-use crate::decision::policy::{Found, LocalLimit, OnFailure, OnUnidentified, Plan, Policy, Rules};
-use crate::decision::verdict::{Decision, FailureClass, Taken, Verdict};
+use crate::decision::limit::Mode;
+use crate::decision::policy::{Found, LocalLimit, OnFailure, OnUnidentified, Plan, Policy, Rules, Unplanned};
+use crate::decision::verdict::{Decision, FailureClass, Quota, Taken, Verdict};
 use crate::store::{Store, StoreError, clock};
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::once::OncePerMinute;
@@ -77,13 +78,17 @@ impl Limiter {
             }
             Found::AmbiguousPath => return Decision::without_policy(Verdict::AmbiguousPath),
         };
-        match policy.plan(&rules.identity, request) {
-            Err(_) if policy.on_unidentified == OnUnidentified::Allow => Decision::of(policy, Verdict::Allowed(None)),
-            Err(unidentified) => Decision::of(policy, Verdict::Unidentified(unidentified)),
-            Ok(plan) => match Verdict::settle(&plan, self.take(&plan, deadline).await) {
-                Verdict::Failed(class) => self.failed(&plan, class),
-                verdict => Decision::of(policy, verdict),
-            },
+        if policy.mode == Mode::Off {
+            return Decision::of(policy, Verdict::Allowed(None));
+        }
+        let plan = match policy.plan(&rules.identity, request) {
+            Ok(plan) => plan,
+            Err(unplanned) => return without_store(policy, unplanned),
+        };
+        let decision = Decision::settle(&plan, self.take(&plan, deadline).await);
+        match decision.verdict {
+            Verdict::Failed(class) => self.failed(&plan, class),
+            _ => decision,
         }
     }
 
@@ -120,24 +125,31 @@ impl Limiter {
 
     fn failed<'p>(&self, plan: &Plan<'p>, class: FailureClass) -> Decision<'p> {
         let verdict = match &plan.policy.on_failure {
-            OnFailure::Closed | OnFailure::Envoy => {
-                return Decision::of(plan.policy, Verdict::Failed(class));
-            }
+            // Nothing is enforced, so there is nothing to fail.
+            _ if !plan.is_enforced() => Verdict::Allowed(None),
+            // Answered as allowed anyway, and counted as what it was.
+            _ if plan.policy.mode == Mode::Shadow => return Decision::of(plan.policy, Verdict::Failed(class)),
+            OnFailure::Closed | OnFailure::Envoy => return Decision::of(plan.policy, Verdict::Failed(class)),
             OnFailure::Open(LocalLimit::Unlimited) => Verdict::Allowed(None),
             OnFailure::Open(LocalLimit::Limited(limit)) => self.local.decide(plan, limit),
         };
-        Decision { policy: Some(plan.policy), verdict, fallback: Some(class) }
+        Decision { fallback: Some(class), ..Decision::of(plan.policy, verdict) }
     }
 }
 
-impl<'p> Decision<'p> {
-    fn of(policy: &'p Policy, verdict: Verdict<'p>) -> Self {
-        Self { policy: Some(policy), verdict, fallback: None }
-    }
-
-    fn without_policy(verdict: Verdict<'p>) -> Self {
-        Self { policy: None, verdict, fallback: None }
-    }
+/// The answer where there is nothing to count.
+fn without_store<'p>(policy: &'p Policy, unplanned: Unplanned<'p>) -> Decision<'p> {
+    let verdict = match unplanned {
+        Unplanned::Unidentified(_) if policy.on_unidentified == OnUnidentified::Allow => Verdict::Allowed(None),
+        Unplanned::Unidentified(missing) => Verdict::Unidentified(missing),
+        Unplanned::Uncounted => Verdict::Allowed(None),
+        Unplanned::Blocked(limit) => Verdict::Denied(Quota::blocked(limit)),
+        Unplanned::BadCost => {
+            tracing::debug!(policy = %policy.name, "the route's cost is no whole number within the policy's bounds");
+            Verdict::Failed(FailureClass::Other)
+        }
+    };
+    Decision::of(policy, verdict)
 }
 
 #[cfg(test)]

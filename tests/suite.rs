@@ -32,6 +32,7 @@ mod suite {
     mod lifecycle;
     mod listeners;
     mod logs;
+    mod lua_equals_rust;
     mod matching;
     mod memory;
     mod privacy;

@@ -13,6 +13,7 @@ use envoy_types::pb::envoy::r#type::v3::HttpStatus;
 use envoy_types::pb::google::rpc::Status;
 
 use self::headers::HeaderList;
+use crate::decision::limit::Mode;
 use crate::decision::policy::{Answer, DenyStatus, OnFailure, OnUnidentified};
 use crate::decision::verdict::{Decision, FailureClass, RetryAfter, Verdict};
 
@@ -58,6 +59,8 @@ pub enum Caller {
 /// The one function that makes a reply.
 pub fn answer(decision: &Decision<'_>, caller: Caller, answers: &Answers) -> CheckResponse {
     let (code, http) = match &decision.verdict {
+        // A policy that only watches answers everything as allowed; metadata and metrics tell what would have been.
+        _ if decision.mode() != Mode::Enforce => allowed(HeaderList::default()),
         Verdict::Allowed(quota) => {
             let mut headers = HeaderList::default();
             if answers.ratelimit_fields == RateLimitFields::Always {
@@ -105,8 +108,7 @@ pub fn answer(decision: &Decision<'_>, caller: Caller, answers: &Answers) -> Che
 
 /// The reply where there is no decision to speak of: an undecodable or oversize request, a panic.
 pub fn failed_without_decision(class: FailureClass) -> CheckResponse {
-    let decision = Decision { policy: None, verdict: Verdict::Failed(class), fallback: None };
-    answer(&decision, Caller::Http, &Answers::default())
+    answer(&Decision::without_policy(Verdict::Failed(class)), Caller::Http, &Answers::default())
 }
 
 fn allowed(headers: HeaderList) -> (i32, HttpResponse) {

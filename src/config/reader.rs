@@ -111,6 +111,14 @@ impl<'n> Field<'n> {
         matches!(self.node.value, Value::Text(_))
     }
 
+    pub fn is_map(&self) -> bool {
+        matches!(self.node.value, Value::Map(_))
+    }
+
+    pub fn is_zero(&self) -> bool {
+        matches!(&self.node.value, Value::Number(text) if text == "0")
+    }
+
     pub fn is_list(&self) -> bool {
         matches!(self.node.value, Value::List(_))
     }

@@ -6,7 +6,7 @@
 //!
 //! Times are whole milliseconds of the store's clock. The Lua twin is `lua/fixed_window.lua`.
 
-use super::algorithm::{Admission, CLOCK_TOLERANCE_MS, Foreign, HARD_MAX_LIMIT, HARD_MAX_WINDOW_MS};
+use super::algorithm::{CLOCK_TOLERANCE_MS, Foreign, HARD_MAX_LIMIT, HARD_MAX_WINDOW_MS};
 
 /// The rule's numbers, valid by construction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,7 +66,7 @@ impl FixedWindow {
     pub fn stand(self, state: Option<State>, now_us: u64) -> Result<Standing, Foreign> {
         let now_ms = now_us / 1000;
         if state.is_some_and(|state| state.expires_at_ms > now_ms + self.window_ms + CLOCK_TOLERANCE_MS) {
-            return Err(Foreign::ExpiryTooFar);
+            return Err(Foreign::WrongExpiry);
         }
         Ok(Standing { rule: self, now_ms, running: state.filter(|state| state.expires_at_ms > now_ms) })
     }
@@ -85,18 +85,22 @@ impl Standing {
         running.count += units;
     }
 
-    pub fn admission(&self, cost: u64) -> Admission {
-        let remaining = self.remaining();
-        let left_ms = self.running.map_or(0, |state| {
-            // After a clock that stepped back, the wait is still never longer than the window.
-            (state.expires_at_ms - self.now_ms).min(self.rule.window_ms)
-        });
-        let retry_after_ms = match cost {
-            cost if cost <= remaining => Some(0),
-            cost if cost <= self.rule.limit => Some(left_ms),
+    /// A count above today's limit (the limit was lowered) leaves no room and is no failure.
+    pub fn remaining(&self) -> u64 {
+        self.rule.limit.saturating_sub(self.running.map_or(0, |state| state.count))
+    }
+
+    pub fn retry_after_ms(&self, cost: u64) -> Option<u64> {
+        match cost {
+            cost if cost <= self.remaining() => Some(0),
+            cost if cost <= self.rule.limit => Some(self.reset_after_ms()),
             _ => None,
-        };
-        Admission { remaining, retry_after_ms, reset_after_ms: left_ms }
+        }
+    }
+
+    /// What is left of the window. After a clock that stepped back it is still never longer than the window.
+    pub fn reset_after_ms(&self) -> u64 {
+        self.running.map_or(0, |state| (state.expires_at_ms - self.now_ms).min(self.rule.window_ms))
     }
 
     /// What to store after [`take`](Self::take).
@@ -104,9 +108,8 @@ impl Standing {
         self.running.unwrap_or(State { count: 0, expires_at_ms: self.now_ms })
     }
 
-    /// A count above today's limit (the limit was lowered) leaves no room and is no failure.
-    fn remaining(&self) -> u64 {
-        self.rule.limit.saturating_sub(self.running.map_or(0, |state| state.count))
+    pub fn expires_at_ms(&self) -> u64 {
+        self.state().expires_at_ms
     }
 }
 
@@ -119,8 +122,7 @@ mod tests {
         let rule = FixedWindow::try_new(3, 10_000).unwrap();
         let state = state.map(|(count, expires_at_ms)| State { count, expires_at_ms });
         let standing = rule.stand(state, now_ms * 1000)?;
-        let admission = standing.admission(1);
-        Ok((standing.fits(1), admission.remaining, admission.retry_after_ms, admission.reset_after_ms))
+        Ok((standing.fits(1), standing.remaining(), standing.retry_after_ms(1), standing.reset_after_ms()))
     }
 
     #[test]
@@ -143,13 +145,13 @@ mod tests {
     #[test]
     fn an_end_past_its_bound_is_clamped_or_foreign() {
         assert_eq!(stand(Some((3, 16_000)), 5_000), Ok((0, 0, Some(10_000), 10_000)));
-        assert_eq!(stand(Some((3, 16_001)), 5_000), Err(Foreign::ExpiryTooFar));
+        assert_eq!(stand(Some((3, 16_001)), 5_000), Err(Foreign::WrongExpiry));
     }
 
     #[test]
     fn a_cost_above_the_limit_never_passes() {
         let standing = FixedWindow::try_new(3, 10).unwrap().stand(None, 0).unwrap();
-        assert_eq!((standing.fits(4), standing.admission(4).retry_after_ms), (0, None));
+        assert_eq!((standing.fits(4), standing.retry_after_ms(4)), (0, None));
     }
 
     #[test]
@@ -157,7 +159,7 @@ mod tests {
         let mut standing = FixedWindow::try_new(3, 10_000).unwrap().stand(None, 5_000_999).unwrap();
         standing.take(2);
         assert_eq!(standing.state(), State { count: 2, expires_at_ms: 15_000 });
-        assert_eq!(standing.admission(1).reset_after_ms, 10_000);
+        assert_eq!(standing.reset_after_ms(), 10_000);
     }
 
     #[test]

@@ -125,8 +125,9 @@ impl Source {
         Self { kind: format!("header/{name}").into(), origin: Origin::Header(name.into()) }
     }
 
-    pub fn is_address(&self) -> bool {
-        matches!(self.origin, Origin::Address)
+    /// As it stands in keys: `jwt/sub`, `header/x-user`, `route/tenant`, `mtls`, `address`.
+    pub fn kind(&self) -> &str {
+        &self.kind
     }
 
     fn ask<'a>(&'a self, request: &Attributes<'a>, prefix: Ipv6Prefix) -> Result<Evidence<'a>, Missing> {

@@ -1,11 +1,12 @@
 //! Policies: the first that matches decides. A policy turns a request into a plan: what it would take, or why not.
 
+use super::algorithm::Role;
 use super::attributes::Attributes;
 use super::identity::{Evidence, IdentitySources, Missing, Part};
-use super::key::Key;
-use super::limit::{Charge, Limit};
+use super::limit::{Charge, Limit, Mode};
 use super::matcher::{Candidate, Matcher};
 use super::name::{Name, Version};
+use super::overrides::{Overrides, Set};
 use super::path::Ambiguous;
 
 /// What the operator wrote about requests: policies in order, and where identity comes from.
@@ -30,10 +31,49 @@ pub struct Policy {
     pub name: Name,
     pub version: Version,
     pub matcher: Matcher,
+    pub mode: Mode,
     /// At least one.
     pub limits: Vec<Limit>,
+    pub cost: Cost,
+    pub overrides: Overrides,
     pub on_unidentified: OnUnidentified,
     pub on_failure: OnFailure,
+}
+
+/// How many units one request takes from every limit of its policy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Cost {
+    /// At least 1.
+    Fixed(u64),
+    /// A value of the route's `context_extensions`, which a client cannot touch, from 1 to `max`; `default` where the route
+    /// has none.
+    Route { key: Box<str>, default: u64, max: u64 },
+}
+
+impl Cost {
+    /// The most that any request may cost.
+    pub const MAX: u64 = 1_000_000;
+
+    /// The least and the most that a request of this policy costs.
+    pub fn range(&self) -> (u64, u64) {
+        match self {
+            Self::Fixed(cost) => (*cost, *cost),
+            Self::Route { max, .. } => (1, *max),
+        }
+    }
+
+    fn of(&self, request: &Attributes<'_>) -> Option<u64> {
+        match self {
+            Self::Fixed(cost) => Some(*cost),
+            Self::Route { key, default, max } => match request.route.get(&**key) {
+                None => Some(*default),
+                Some(text) => {
+                    let plain = text.bytes().all(|b| b.is_ascii_digit());
+                    text.parse().ok().filter(|cost| plain && (1..=*max).contains(cost))
+                }
+            },
+        }
+    }
 }
 
 /// What becomes of a request that lacks a part which the policy's limits count by.
@@ -104,6 +144,17 @@ pub struct Unidentified {
     pub missing: Missing,
 }
 
+/// Why there is nothing to ask a store about.
+pub enum Unplanned<'p> {
+    Unidentified(Unidentified),
+    /// An override gives this tenant nothing under this limit.
+    Blocked(&'p Limit),
+    /// The route names a cost that is no whole number within the policy's bounds.
+    BadCost,
+    /// No limit counts this request.
+    Uncounted,
+}
+
 impl<'a> Identity<'a> {
     fn resolve(policy: &Policy, sources: &'a IdentitySources, request: &Attributes<'a>) -> Result<Self, Unidentified> {
         let mut found = [None, None, None];
@@ -125,22 +176,40 @@ impl<'a> Identity<'a> {
 /// What a request would take under its policy.
 pub struct Plan<'p> {
     pub policy: &'p Policy,
-    /// One for each limit, in the policy's order.
+    /// At least one, in the policy's order.
     pub charges: Vec<Charge<'p>>,
     identity: Identity<'p>,
 }
 
 impl Policy {
-    /// What `request` would take. An error means that nothing may be taken: somebody is missing.
+    /// What `request` would take. An error means that nothing may be taken.
     pub fn plan<'p>(
         &'p self,
         sources: &'p IdentitySources,
         request: &Attributes<'p>,
-    ) -> Result<Plan<'p>, Unidentified> {
-        let identity = Identity::resolve(self, sources, request)?;
+    ) -> Result<Plan<'p>, Unplanned<'p>> {
+        let identity = Identity::resolve(self, sources, request).map_err(Unplanned::Unidentified)?;
+        let cost = self.cost.of(request).ok_or(Unplanned::BadCost)?;
         let shared = self.shared_parts();
-        let charges = self.limits.iter().map(|limit| charge(limit, &identity, &shared)).collect();
-        Ok(Plan { policy: self, charges, identity })
+        let mut charges = Vec::with_capacity(self.limits.len());
+        for (place, limit) in self.limits.iter().enumerate() {
+            let role = match limit.mode {
+                Mode::Enforce => Role::Enforced,
+                Mode::Shadow => Role::Shadow,
+                Mode::Off => continue,
+            };
+            let mut algorithm = limit.algorithm;
+            let tenant = identity.0[Part::Tenant as usize].as_ref();
+            match tenant.and_then(|tenant| self.overrides.find(tenant, place)) {
+                Some(Set::Block) if role == Role::Enforced => return Err(Unplanned::Blocked(limit)),
+                Some(Set::Block | Set::Unlimited) => continue,
+                Some(Set::Numbers(own)) => algorithm = own,
+                None => {}
+            }
+            let key = limit.key.key(identity.of(&limit.per), identity.of(&shared));
+            charges.push(Charge { key, limit, algorithm, role, cost });
+        }
+        if charges.is_empty() { Err(Unplanned::Uncounted) } else { Ok(Plan { policy: self, charges, identity }) }
     }
 
     /// The parts that all limits count by: what the Cluster tag is made of.
@@ -157,20 +226,22 @@ impl Policy {
             OnFailure::Open(LocalLimit::Limited(limit)) => limit.per.contains(&part),
             _ => false,
         };
-        local || self.limits.iter().any(|limit| limit.per.contains(&part))
+        local || self.limits.iter().any(|limit| limit.mode != Mode::Off && limit.per.contains(&part))
     }
 }
 
 impl<'p> Plan<'p> {
+    /// Whether some charge can refuse the request.
+    pub fn is_enforced(&self) -> bool {
+        self.charges.iter().any(|charge| charge.role == Role::Enforced)
+    }
+
     /// The same request's charge under `limit`, the policy's local limit.
     pub fn local_charge(&self, limit: &'p Limit) -> Charge<'p> {
-        charge(limit, &self.identity, &limit.per)
+        let key = limit.key.key(self.identity.of(&limit.per), self.identity.of(&limit.per));
+        let cost = self.charges.first().map_or(1, |charge| charge.cost);
+        Charge { key, limit, algorithm: limit.algorithm, role: Role::Enforced, cost }
     }
-}
-
-fn charge<'p>(limit: &'p Limit, identity: &Identity<'p>, shared: &[Part]) -> Charge<'p> {
-    let key: Key = limit.key.key(identity.of(&limit.per), identity.of(shared));
-    Charge { key, limit, cost: 1 }
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The answer for one request, and how the store's answer becomes it.
 
-use super::algorithm::{Admission, Foreign};
-use super::limit::Limit;
+use super::algorithm::{Admission, Algorithm, Foreign, Role};
+use super::limit::{Limit, Mode};
 use super::policy::{Answer, Plan, Policy, Unidentified};
 
 /// The store's answer for a whole call.
@@ -20,6 +20,8 @@ pub struct Decision<'p> {
     pub verdict: Verdict<'p>,
     /// Set where the store failed and this process decided alone.
     pub fallback: Option<FailureClass>,
+    /// Shadow limits that would have refused the request.
+    pub shadow_denied: Vec<&'p Limit>,
 }
 
 /// What the answer says.
@@ -37,6 +39,8 @@ pub enum Verdict<'p> {
 /// Where one limit stands for this identity: the limit that binds.
 pub struct Quota<'p> {
     pub limit: &'p Limit,
+    /// The rule that held, with this tenant's own numbers.
+    pub algorithm: Algorithm,
     pub admission: Admission,
 }
 
@@ -114,7 +118,7 @@ impl FailureClass {
         Self::Foreign(Foreign::WrongType),
         Self::Foreign(Foreign::NoExpiry),
         Self::Foreign(Foreign::Malformed),
-        Self::Foreign(Foreign::ExpiryTooFar),
+        Self::Foreign(Foreign::WrongExpiry),
         Self::Foreign(Foreign::AheadOfClock),
         Self::Overload,
         Self::RequestTooLarge,
@@ -146,28 +150,58 @@ impl FailureClass {
     }
 }
 
-impl<'p> Verdict<'p> {
+impl<'p> Decision<'p> {
+    pub fn of(policy: &'p Policy, verdict: Verdict<'p>) -> Self {
+        Self { policy: Some(policy), verdict, fallback: None, shadow_denied: Vec::new() }
+    }
+
+    pub fn without_policy(verdict: Verdict<'p>) -> Self {
+        Self { policy: None, verdict, fallback: None, shadow_denied: Vec::new() }
+    }
+
     /// What the store's answer means for the request that `plan` was made for.
     pub fn settle(plan: &Plan<'p>, answer: Result<Taken, FailureClass>) -> Self {
+        let failed = |class| Self::of(plan.policy, Verdict::Failed(class));
         let taken = match answer {
             Ok(taken) if taken.admissions.len() == plan.charges.len() => taken,
-            Ok(_) => return Self::Failed(FailureClass::Malformed),
-            Err(class) => return Self::Failed(class),
+            Ok(_) => return failed(FailureClass::Malformed),
+            Err(class) => return failed(class),
         };
-        let quotas = plan.charges.iter().zip(taken.admissions);
-        let quotas = quotas.map(|(charge, admission)| Quota { limit: charge.limit, admission });
+        let answered = || plan.charges.iter().zip(&taken.admissions);
+        let quotas = answered().filter(|(charge, _)| charge.role == Role::Enforced).map(|(charge, admission)| Quota {
+            limit: charge.limit,
+            algorithm: charge.algorithm,
+            admission: *admission,
+        });
         if taken.admitted > 0 {
-            Self::Allowed(quotas.reduce(tighter))
+            let shadow_denied = answered().filter(|(_, admission)| admission.charged < taken.admitted);
+            let shadow_denied = shadow_denied.map(|(charge, _)| charge.limit).collect();
+            Self { shadow_denied, ..Self::of(plan.policy, Verdict::Allowed(quotas.reduce(tighter))) }
         } else {
-            quotas.reduce(longer_wait).map_or(Self::Failed(FailureClass::Malformed), Self::Denied)
+            quotas
+                .reduce(longer_wait)
+                .map_or_else(|| failed(FailureClass::Malformed), |quota| Self::of(plan.policy, Verdict::Denied(quota)))
         }
+    }
+
+    /// The mode of the policy that decided: whether its verdict is acted on.
+    pub fn mode(&self) -> Mode {
+        self.policy.map_or(Mode::Enforce, |policy| policy.mode)
+    }
+}
+
+impl<'p> Quota<'p> {
+    /// A limit that this tenant can never pass.
+    pub fn blocked(limit: &'p Limit) -> Self {
+        let admission = Admission { charged: 0, remaining: 0, retry_after_ms: None, reset_after_ms: 0 };
+        Self { limit, algorithm: limit.algorithm, admission }
     }
 }
 
 /// Of two limits the one with the smaller share left; ties by order.
 fn tighter<'p>(first: Quota<'p>, second: Quota<'p>) -> Quota<'p> {
     let share = |quota: &Quota<'_>, other: &Quota<'_>| {
-        u128::from(quota.admission.remaining) * u128::from(other.limit.algorithm.quota())
+        u128::from(quota.admission.remaining) * u128::from(other.algorithm.quota())
     };
     if share(&second, &first) < share(&first, &second) { second } else { first }
 }
@@ -191,8 +225,8 @@ mod tests {
         }
     }
 
-    fn admission(remaining: u64, retry_after_ms: Option<u64>) -> Admission {
-        Admission { remaining, retry_after_ms, reset_after_ms: 0 }
+    fn admission(charged: u64, remaining: u64, retry_after_ms: Option<u64>) -> Admission {
+        Admission { charged, remaining, retry_after_ms, reset_after_ms: 0 }
     }
 
     /// A policy of two limits, 10 and 100 a second, settled with `answer`: the verdict and the limit that binds.
@@ -200,7 +234,7 @@ mod tests {
         let policy = fixtures::policy(&[("narrow", 10, &[]), ("broad", 100, &[])]);
         let sources = Default::default();
         let plan = fixtures::plan(&policy, &sources);
-        match Verdict::settle(&plan, answer) {
+        match Decision::settle(&plan, answer).verdict {
             Verdict::Allowed(Some(quota)) => format!("allowed {}", quota.limit.name),
             Verdict::Denied(quota) => format!("denied {}", quota.limit.name),
             Verdict::Failed(class) => format!("failed {}", class.as_str()),
@@ -210,8 +244,9 @@ mod tests {
 
     #[test]
     fn the_limit_that_binds_is_the_longest_wait_or_the_smallest_share_left() {
-        let allowed = |a, b| Ok(Taken { admitted: 1, admissions: vec![admission(a, Some(0)), admission(b, Some(0))] });
-        let denied = |a, b| Ok(Taken { admitted: 0, admissions: vec![admission(0, a), admission(0, b)] });
+        let allowed =
+            |a, b| Ok(Taken { admitted: 1, admissions: vec![admission(1, a, Some(0)), admission(1, b, Some(0))] });
+        let denied = |a, b| Ok(Taken { admitted: 0, admissions: vec![admission(0, 0, a), admission(0, 0, b)] });
         assert_eq!(settle(allowed(5, 40)), "allowed broad");
         assert_eq!(settle(allowed(5, 50)), "allowed narrow");
         assert_eq!(settle(allowed(5, 60)), "allowed narrow");

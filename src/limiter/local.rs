@@ -48,13 +48,14 @@ impl LocalLimits {
             if self.overflow_lines.is_due(key.digest, clock::now()) {
                 tracing::warn!(policy = %plan.policy.name, "every local counter is in use: newcomers share one");
             }
-            let shared = Charge { key, limit, cost: charge.cost };
+            let shared = Charge { key, ..charge };
             taken = self.overflow.take_now(&[shared], 1);
         }
+        let quota = |admission| Quota { limit, algorithm: limit.algorithm, admission };
         match taken {
             Ok(taken) => match taken.admissions.first() {
-                Some(&admission) if taken.admitted > 0 => Verdict::Allowed(Some(Quota { limit, admission })),
-                Some(&admission) => Verdict::Denied(Quota { limit, admission }),
+                Some(&admission) if taken.admitted > 0 => Verdict::Allowed(Some(quota(admission))),
+                Some(&admission) => Verdict::Denied(quota(admission)),
                 None => Verdict::Failed(FailureClass::Other),
             },
             Err(error) => Verdict::Failed(error.class),

@@ -35,8 +35,9 @@ impl MemoryStore {
         let mut table = self.lock();
         table.sweep(now_us / 1000, charges.len() + 1);
         let demand = |charge: &Charge<'_>| Demand {
-            algorithm: charge.limit.algorithm,
-            state: table.get(&charge.key.digest),
+            algorithm: charge.algorithm,
+            role: charge.role,
+            state: table.get(&charge.key.digest, now_us / 1000),
             cost: charge.cost,
         };
         let judged =
@@ -47,14 +48,13 @@ impl MemoryStore {
                     detail: "a counter of the embedded store is out of its bounds".into(),
                 }
             })?;
-        if !judged.writes.is_empty() {
-            let fresh = charges.iter().filter(|charge| table.get(&charge.key.digest).is_none()).count();
-            if !table.has_room(fresh, now_us / 1000) {
-                return Err(StoreError::new(FailureClass::Oom, "every counter of the embedded store is in use"));
-            }
-            for (charge, kept) in charges.iter().zip(judged.writes) {
-                table.put(charge.key.digest, kept);
-            }
+        let writes = || charges.iter().zip(&judged.writes).filter_map(|(charge, kept)| Some((charge, kept.as_ref()?)));
+        let fresh = writes().filter(|(charge, _)| !table.holds(&charge.key.digest)).count();
+        if fresh > 0 && !table.has_room(fresh, now_us / 1000) {
+            return Err(StoreError::new(FailureClass::Oom, "every counter of the embedded store is in use"));
+        }
+        for (charge, kept) in writes() {
+            table.put(charge.key.digest, kept.clone());
         }
         Ok(Taken { admitted: judged.admitted, admissions: judged.admissions })
     }

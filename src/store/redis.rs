@@ -13,8 +13,8 @@
 mod error;
 mod node;
 mod not_after;
-mod reply;
-mod script;
+pub mod reply;
+pub mod script;
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -26,7 +26,7 @@ use tokio::time::{Instant, timeout_at};
 use self::node::Connection;
 pub use self::node::{BadUrl, Node, NodeSettings};
 use self::reply::Reply;
-use self::script::{Kind, ShapeScript};
+use self::script::{ShapeScript, Slot};
 use super::{Store, StoreError, Taking, clock};
 use crate::decision::limit::Charge;
 use crate::decision::verdict::{FailureClass, Taken};
@@ -39,7 +39,7 @@ pub struct RedisStore {
     node: Arc<Node>,
     command_timeout: Duration,
     in_flight: Semaphore,
-    scripts: RwLock<HashMap<Vec<Kind>, Arc<ShapeScript>>>,
+    scripts: RwLock<HashMap<Vec<Slot>, Arc<ShapeScript>>>,
 }
 
 impl RedisStore {
@@ -91,7 +91,7 @@ impl RedisStore {
             answer => answer,
         };
         let value = answer.map_err(|error| error.inner)?;
-        let (reply, store_us) = reply::decode(&value, charges.len())?;
+        let (reply, store_us) = reply::decode(&value, charges.iter().map(|charge| charge.role))?;
         connection.learn_clock(sent, clock::now(), store_us);
         Ok(reply)
     }
@@ -129,7 +129,7 @@ impl RedisStore {
     /// The script for the shape of these charges, put together when a policy of that shape is first used. There are as
     /// many as the configuration has shapes.
     fn script(&self, charges: &[Charge<'_>]) -> Arc<ShapeScript> {
-        let shape: Vec<Kind> = charges.iter().map(|charge| Kind::of(&charge.limit.algorithm)).collect();
+        let shape: Vec<Slot> = charges.iter().map(Slot::of).collect();
         if let Some(script) = self.scripts.read().unwrap_or_else(PoisonError::into_inner).get(&shape) {
             return Arc::clone(script);
         }

@@ -123,7 +123,7 @@ fn an_expiry_beyond_the_window_is_a_failure_and_one_within_a_second_of_it_is_not
     for px in [61_500, 3_660_000, 86_400_000] {
         let subject = format!("far-{px}");
         redis.seed(&keys::orders(&subject), "5", px);
-        fails_untouched(&redis, &sidecar, &subject, "expiry_too_far");
+        fails_untouched(&redis, &sidecar, &subject, "wrong_expiry");
     }
     // Two clocks of a fail-over differ a little: clamped, never a wait above the window.
     redis.seed(&keys::orders("near"), "5", 60_900);

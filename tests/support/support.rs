@@ -17,6 +17,7 @@ pub mod process;
 pub mod proxy;
 pub mod redis;
 pub mod resp;
+pub mod schedule;
 pub mod setup;
 pub mod sidecar;
 pub mod stack;

@@ -25,7 +25,7 @@ impl HeaderList {
     /// number that Retry-After has; `w` is there only where the window is whole seconds.
     pub fn ratelimit_fields(&mut self, quota: Option<&Quota<'_>>) {
         let Some(quota) = quota else { return };
-        let (name, algorithm, admission) = (&quota.limit.name, &quota.limit.algorithm, &quota.admission);
+        let (name, algorithm, admission) = (&quota.limit.name, &quota.algorithm, &quota.admission);
         let mut policy = format!("\"{name}\";q={}", algorithm.quota());
         if let Some(window) = algorithm.window_ms().filter(|ms| ms % 1000 == 0) {
             // Writing into a String cannot fail.

@@ -15,6 +15,7 @@ pub fn of(decision: &Decision<'_>) -> Struct {
     };
     if let Some(policy) = decision.policy {
         text("policy", policy.name.as_str());
+        text("mode", policy.mode.as_str());
     }
     let (word, quota, reason) = match &decision.verdict {
         Verdict::Allowed(quota) => ("allowed", quota.as_ref(), None),
@@ -35,6 +36,10 @@ pub fn of(decision: &Decision<'_>) -> Struct {
             OnFailure::Envoy => "envoy",
         };
         text("failure_mode", mode);
+    }
+    if !decision.shadow_denied.is_empty() {
+        let names: Vec<_> = decision.shadow_denied.iter().map(|limit| limit.name.as_str()).collect();
+        text("shadow_denied", &names.join(","));
     }
     if let Verdict::Unidentified(unidentified) = &decision.verdict {
         text("missing", unidentified.part.as_str());

@@ -11,7 +11,11 @@ fn policy(on_failure: OnFailure) -> Policy {
 }
 
 fn quota(policy: &Policy, remaining: u64, retry_after_ms: Option<u64>) -> Quota<'_> {
-    Quota { limit: &policy.limits[0], admission: Admission { remaining, retry_after_ms, reset_after_ms: 900 } }
+    Quota {
+        limit: &policy.limits[0],
+        algorithm: policy.limits[0].algorithm,
+        admission: Admission { charged: 0, remaining, retry_after_ms, reset_after_ms: 900 },
+    }
 }
 
 /// `code kind status header=value ...` of the reply.
@@ -33,8 +37,7 @@ fn shape(reply: &CheckResponse) -> String {
 }
 
 fn answered(verdict: Verdict<'_>, policy: &Policy, caller: Caller, answers: &Answers) -> String {
-    let decision = Decision { policy: None, verdict, fallback: None };
-    shape(&answer(&Decision { policy: Some(policy), ..decision }, caller, answers))
+    shape(&answer(&Decision::of(policy, verdict), caller, answers))
 }
 
 #[test]
@@ -102,9 +105,7 @@ fn no_reply_reads_as_allowed_unless_it_is() {
     let sources = IdentitySources::default();
     let plan = fixtures::plan(&closed, &sources);
     for class in FailureClass::ALL {
-        let verdict = Verdict::settle(&plan, Err(class));
-        let reply =
-            answer(&Decision { policy: Some(&closed), verdict, fallback: None }, Caller::Grpc, &Answers::default());
+        let reply = answer(&Decision::settle(&plan, Err(class)), Caller::Grpc, &Answers::default());
         assert!(reply.status.as_ref().is_some_and(|status| status.code != 0), "{}", class.as_str());
         assert!(matches!(reply.http_response, Some(HttpResponse::DeniedResponse(_))));
     }
@@ -114,7 +115,7 @@ fn no_reply_reads_as_allowed_unless_it_is() {
 fn metadata_names_the_policy_and_why() {
     let open = policy(OnFailure::Open(LocalLimit::Unlimited));
     let verdict = Verdict::Denied(quota(&open, 0, Some(1500)));
-    let decision = Decision { policy: Some(&open), verdict, fallback: Some(FailureClass::Timeout) };
+    let decision = Decision { fallback: Some(FailureClass::Timeout), ..Decision::of(&open, verdict) };
     let reply = answer(&decision, Caller::Http, &Answers::default());
     let fields = reply.dynamic_metadata.unwrap().fields;
     let mut words: Vec<_> =
@@ -125,6 +126,7 @@ fn metadata_names_the_policy_and_why() {
         [
             "failure_mode StringValue(\"open\")",
             "limit StringValue(\"per-subject\")",
+            "mode StringValue(\"enforce\")",
             "policy StringValue(\"p\")",
             "reason StringValue(\"timeout\")",
             "remaining NumberValue(0.0)",
@@ -132,4 +134,17 @@ fn metadata_names_the_policy_and_why() {
             "verdict StringValue(\"denied\")",
         ]
     );
+}
+
+#[test]
+fn a_shadow_policy_answers_everything_as_allowed_and_tells_what_would_have_been() {
+    let mut shadow = policy(OnFailure::Closed);
+    shadow.mode = Mode::Shadow;
+    for verdict in [Verdict::Denied(quota(&shadow, 0, Some(900))), Verdict::Failed(FailureClass::Timeout)] {
+        let reply = answer(&Decision::of(&shadow, verdict), Caller::Http, &Answers::default());
+        assert_eq!(shape(&reply), "0 ok");
+        let fields = reply.dynamic_metadata.unwrap().fields;
+        assert_ne!(format!("{:?}", fields["verdict"]), format!("{:?}", fields["mode"]));
+        assert!(format!("{:?}", fields["mode"]).contains("shadow"));
+    }
 }

@@ -18,13 +18,16 @@ pub fn policy(limits: &[(&str, u64, &[Part])]) -> Policy {
             1 => KeyTemplate::lone(&secret, scope, &algorithm.shape()),
             _ => KeyTemplate::joint(&secret, scope, name, &algorithm.shape()),
         };
-        Limit { name: Name::parse(name).unwrap(), algorithm, per: per.to_vec(), key }
+        Limit { name: Name::parse(name).unwrap(), algorithm, per: per.to_vec(), mode: Mode::Enforce, key }
     };
     Policy {
         name: Name::parse("p").unwrap(),
         version: Version::try_new(1).unwrap(),
         matcher: Matcher::default(),
+        mode: Mode::Enforce,
         limits: limits.iter().map(limit).collect(),
+        cost: Cost::Fixed(1),
+        overrides: Overrides::default(),
         on_unidentified: OnUnidentified::Deny(DenyStatus::Unauthorized),
         on_failure: OnFailure::Closed,
     }

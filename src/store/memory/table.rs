@@ -17,8 +17,14 @@ impl Table {
         Self { capacity, counters: HashMap::new(), by_end: BTreeSet::new() }
     }
 
-    pub fn get(&self, digest: &Digest) -> Option<&State> {
-        self.counters.get(digest).map(|kept| &kept.state)
+    /// The counter, unless its time is over.
+    pub fn get(&self, digest: &Digest, now_ms: u64) -> Option<&State> {
+        self.counters.get(digest).filter(|kept| kept.expires_at_ms > now_ms).map(|kept| &kept.state)
+    }
+
+    /// Whether `digest` takes up room, its time over or not.
+    pub fn holds(&self, digest: &Digest) -> bool {
+        self.counters.contains_key(digest)
     }
 
     pub fn put(&mut self, digest: Digest, kept: Kept) {

@@ -2,7 +2,7 @@
 
 use redis::Value;
 
-use crate::decision::algorithm::{Admission, Foreign};
+use crate::decision::algorithm::{Admission, Foreign, Role};
 use crate::decision::verdict::{FailureClass, Taken};
 use crate::store::StoreError;
 
@@ -19,8 +19,8 @@ pub enum Reply {
     },
 }
 
-/// Decodes the reply for `charges` charges, and the store's time in microseconds.
-pub fn decode(value: &Value, charges: usize) -> Result<(Reply, i64), StoreError> {
+/// Decodes the reply for charges with these roles, and the store's time in microseconds.
+pub fn decode(value: &Value, roles: impl ExactSizeIterator<Item = Role>) -> Result<(Reply, i64), StoreError> {
     let malformed = || StoreError::new(FailureClass::Malformed, "the reply is not of the script's shape");
     let Value::Array(items) = value else {
         return Err(malformed());
@@ -34,28 +34,36 @@ pub fn decode(value: &Value, charges: usize) -> Result<(Reply, i64), StoreError>
         return Err(malformed());
     }
     let reply = match u64::try_from(code) {
-        Ok(admitted) if rest.len() == 3 * charges => {
-            let admissions = rest.chunks_exact(3).map(admission).collect::<Option<_>>().ok_or_else(malformed)?;
+        Ok(admitted) => {
+            let admissions = admissions(rest, admitted, roles).ok_or_else(malformed)?;
             Reply::Taken(Taken { admitted, admissions })
         }
-        Ok(_) => return Err(malformed()),
         Err(_) => {
-            let &[place] = rest else {
-                return Err(malformed());
-            };
-            failure(code, place, charges).ok_or_else(malformed)?
+            let &[place] = rest else { return Err(malformed()) };
+            failure(code, place, roles.len()).ok_or_else(malformed)?
         }
     };
     Ok((reply, store_us))
 }
 
-fn admission(fields: &[i64]) -> Option<Admission> {
-    let &[remaining, retry_after_ms, reset_after_ms] = fields else {
-        return None;
-    };
-    let retry_after_ms = if retry_after_ms == -1 { None } else { Some(u64::try_from(retry_after_ms).ok()?) };
-    let remaining = u64::try_from(remaining).ok()?;
-    Some(Admission { remaining, retry_after_ms, reset_after_ms: u64::try_from(reset_after_ms).ok()? })
+/// Three numbers a charge, and a fourth for a shadow charge: for how many requests it was charged.
+fn admissions(numbers: &[i64], admitted: u64, roles: impl ExactSizeIterator<Item = Role>) -> Option<Vec<Admission>> {
+    let mut numbers = numbers.iter();
+    let mut admissions = Vec::with_capacity(roles.len());
+    for role in roles {
+        let mut next = || numbers.next().copied();
+        let (remaining, retry, reset) = (next()?, next()?, next()?);
+        admissions.push(Admission {
+            charged: match role {
+                Role::Enforced => admitted,
+                Role::Shadow => u64::try_from(next()?).ok().filter(|charged| *charged <= admitted)?,
+            },
+            remaining: u64::try_from(remaining).ok()?,
+            retry_after_ms: if retry == -1 { None } else { Some(u64::try_from(retry).ok()?) },
+            reset_after_ms: u64::try_from(reset).ok()?,
+        });
+    }
+    numbers.next().is_none().then_some(admissions)
 }
 
 fn failure(code: i64, place: i64, charges: usize) -> Option<Reply> {
@@ -65,7 +73,7 @@ fn failure(code: i64, place: i64, charges: usize) -> Option<Reply> {
         -3 => Foreign::WrongType,
         -4 => Foreign::NoExpiry,
         -5 => Foreign::Malformed,
-        -6 => Foreign::ExpiryTooFar,
+        -6 => Foreign::WrongExpiry,
         -7 => Foreign::AheadOfClock,
         _ => return None,
     };
@@ -79,21 +87,37 @@ mod tests {
 
     fn decoded(numbers: &[i64]) -> Result<Reply, FailureClass> {
         let value = Value::Array(numbers.iter().map(|n| Value::Int(*n)).collect());
-        decode(&value, 1).map(|(reply, _)| reply).map_err(|error| error.class)
+        decode(&value, [Role::Enforced].into_iter()).map(|(reply, _)| reply).map_err(|error| error.class)
     }
 
     #[test]
     fn every_reply_that_the_script_makes_is_read() {
-        let admission = |remaining, retry_after_ms| Admission { remaining, retry_after_ms, reset_after_ms: 10 };
+        let admission =
+            |charged, remaining, retry_after_ms| Admission { charged, remaining, retry_after_ms, reset_after_ms: 10 };
         let taken = |admitted, admission| Ok(Reply::Taken(Taken { admitted, admissions: vec![admission] }));
-        assert_eq!(decoded(&[1, 7, 2, 0, 10]), taken(1, admission(2, Some(0))));
-        assert_eq!(decoded(&[0, 7, 0, 10, 10]), taken(0, admission(0, Some(10))));
-        assert_eq!(decoded(&[0, 7, 0, -1, 10]), taken(0, admission(0, None)));
+        assert_eq!(decoded(&[1, 7, 2, 0, 10]), taken(1, admission(1, 2, Some(0))));
+        assert_eq!(decoded(&[0, 7, 0, 10, 10]), taken(0, admission(0, 0, Some(10))));
+        assert_eq!(decoded(&[0, 7, 0, -1, 10]), taken(0, admission(0, 0, None)));
         assert_eq!(decoded(&[-1, 7, 0]), Ok(Reply::Late));
         assert_eq!(decoded(&[-2, 7, 1]), Ok(Reply::BadArguments));
         for (code, foreign) in (3..).zip(Foreign::ALL) {
             assert_eq!(decoded(&[-code, 7, 1]), Ok(Reply::Foreign { charge: 0, foreign }));
         }
+    }
+
+    #[test]
+    fn a_shadow_charge_tells_for_how_many_it_was_charged() {
+        let shadow = |numbers: &[i64]| {
+            let value = Value::Array(numbers.iter().map(|n| Value::Int(*n)).collect());
+            let decoded = decode(&value, [Role::Enforced, Role::Shadow].into_iter());
+            decoded.map(|(reply, _)| match reply {
+                Reply::Taken(taken) => taken.admissions[1].charged,
+                _ => u64::MAX,
+            })
+        };
+        assert_eq!(shadow(&[3, 7, 2, 0, 10, 0, 10, 10, 2]), Ok(2));
+        assert!(shadow(&[3, 7, 2, 0, 10, 0, 10, 10, 4]).is_err(), "more than were admitted");
+        assert!(shadow(&[3, 7, 2, 0, 10, 0, 10, 10]).is_err());
     }
 
     // RL-27: valid RESP of the wrong shape.
@@ -117,7 +141,10 @@ mod tests {
             assert_eq!(decoded(numbers), Err(FailureClass::Malformed), "{numbers:?}");
         }
         for value in [Value::Nil, Value::Okay, Value::Int(1), Value::Array(vec![Value::BulkString(b"1".to_vec())])] {
-            assert_eq!(decode(&value, 1).map_err(|error| error.class), Err(FailureClass::Malformed));
+            assert_eq!(
+                decode(&value, [Role::Enforced].into_iter()).map_err(|error| error.class),
+                Err(FailureClass::Malformed)
+            );
         }
     }
 }

@@ -5,41 +5,64 @@
 
 use redis::{Cmd, Script};
 
-use crate::decision::algorithm::Algorithm;
+use crate::decision::algorithm::{Algorithm, Role};
 use crate::decision::limit::Charge;
 
 /// Makes a node that could not record an allowance refuse before the first line runs (Redis 7.0, Valkey 7.2).
 const HEADER: &str = "#!lua\n";
 const OPEN: &str = include_str!("../../../lua/open.lua");
+const SHARED: &str = include_str!("../../../lua/shared.lua");
 const JOIN: &str = include_str!("../../../lua/join.lua");
 const FIXED_WINDOW: &str = include_str!("../../../lua/fixed_window.lua");
+const SLIDING_LOG: &str = include_str!("../../../lua/sliding_log.lua");
+const SLIDING_WINDOW: &str = include_str!("../../../lua/sliding_window.lua");
+const TOKEN_BUCKET: &str = include_str!("../../../lua/token_bucket.lua");
 
 /// The arguments before the first charge's: not-after and n.
 const COMMON_ARGUMENTS: usize = 2;
 
-/// One algorithm's place in a shape.
+/// One charge's place in a shape: which algorithm, and whether it only rides along.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Slot {
+    pub kind: Kind,
+    pub role: Role,
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
     FixedWindow,
+    SlidingLog,
+    SlidingWindow,
+    TokenBucket,
+}
+
+impl Slot {
+    pub fn of(charge: &Charge<'_>) -> Self {
+        let kind = match charge.algorithm {
+            Algorithm::FixedWindow(_) => Kind::FixedWindow,
+            Algorithm::SlidingLog(_) => Kind::SlidingLog,
+            Algorithm::SlidingWindow(_) => Kind::SlidingWindow,
+            Algorithm::TokenBucket(_) => Kind::TokenBucket,
+        };
+        Self { kind, role: charge.role }
+    }
 }
 
 impl Kind {
-    pub fn of(algorithm: &Algorithm) -> Self {
-        match algorithm {
-            Algorithm::FixedWindow(_) => Self::FixedWindow,
-        }
-    }
-
     fn text(self) -> &'static str {
         match self {
             Self::FixedWindow => FIXED_WINDOW,
+            Self::SlidingLog => SLIDING_LOG,
+            Self::SlidingWindow => SLIDING_WINDOW,
+            Self::TokenBucket => TOKEN_BUCKET,
         }
     }
 
     /// How many arguments a charge of this kind has.
     fn arguments(self) -> usize {
         match self {
-            Self::FixedWindow => 3,
+            Self::FixedWindow | Self::SlidingLog | Self::SlidingWindow => 3,
+            Self::TokenBucket => 4,
         }
     }
 }
@@ -51,7 +74,7 @@ pub struct ShapeScript {
 }
 
 impl ShapeScript {
-    pub fn assemble(shape: &[Kind]) -> Self {
+    pub fn assemble(shape: &[Slot]) -> Self {
         let text = text(shape);
         Self { script: Script::new(&text), text }
     }
@@ -79,39 +102,67 @@ fn command(verb: &str, script: &str, charges: &[Charge<'_>], not_after_ms: i64, 
     }
     command.arg(not_after_ms).arg(n);
     for charge in charges {
-        match &charge.limit.algorithm {
-            Algorithm::FixedWindow(rule) => command.arg(rule.limit()).arg(rule.window_ms()).arg(charge.cost),
+        match &charge.algorithm {
+            Algorithm::FixedWindow(rule) => command.arg(rule.limit()).arg(rule.window_ms()),
+            Algorithm::SlidingLog(rule) => command.arg(rule.limit()).arg(rule.window_ms()),
+            Algorithm::SlidingWindow(rule) => command.arg(rule.limit()).arg(rule.window_ms()),
+            Algorithm::TokenBucket(rule) => command.arg(rule.rate()).arg(rule.per_ms()).arg(rule.burst()),
         };
+        command.arg(charge.cost);
     }
     command
 }
 
-fn text(shape: &[Kind]) -> String {
-    let arguments: usize = COMMON_ARGUMENTS + shape.iter().map(|kind| kind.arguments()).sum::<usize>();
+fn text(shape: &[Slot]) -> String {
+    let arguments: usize = COMMON_ARGUMENTS + shape.iter().map(|slot| slot.kind.arguments()).sum::<usize>();
     let mut script = HEADER.to_owned();
     let open = OPEN.replace("$KEYS", &shape.len().to_string()).replace("$ARGV", &arguments.to_string());
     script.push_str(&code(&open));
     let each = |section: &str, script: &mut String| {
         let mut first = COMMON_ARGUMENTS + 1;
-        for (index, kind) in shape.iter().enumerate() {
-            let part = part(kind.text(), section);
-            let part = part.replace("$N", &(index + 1).to_string()).replace("$A", &first.to_string());
-            script.push_str(&part);
-            first += kind.arguments();
+        for (index, slot) in shape.iter().enumerate() {
+            script.push_str(&charge_part(*slot, section, index + 1, first));
+            first += slot.kind.arguments();
         }
     };
     each("arguments", &mut script);
     script.push_str(&part(JOIN, "before the checks"));
     each("check", &mut script);
     script.push_str(&part(JOIN, "after the checks"));
+    for (index, _) in shape.iter().enumerate().filter(|(_, slot)| slot.role == Role::Shadow) {
+        script.push_str(&part(JOIN, "after the checks, shadow").replace("$N", &(index + 1).to_string()));
+    }
     script.push_str("if admitted > 0 then\n");
     each("prepare", &mut script);
     each("write", &mut script);
     script.push_str("end\n");
     each("reply", &mut script);
-    let fields = (1..=shape.len()).map(|n| format!(", remaining_{n}, retry_{n}, reset_{n}"));
-    script.push_str(&format!("return {{admitted, now_us{}}}\n", fields.collect::<String>()));
-    script
+    let fields = shape.iter().zip(1..).map(|(slot, n)| match slot.role {
+        Role::Enforced => format!(", remaining_{n}, retry_{n}, reset_{n}"),
+        Role::Shadow => format!(", remaining_{n}, retry_{n}, reset_{n}, charged_{n}"),
+    });
+    script + &format!("return {{admitted, now_us{}}}\n", fields.collect::<String>())
+}
+
+/// One section of one charge: its included pieces and its names filled in. A shadow charge has a count of its own and writes
+/// only if that is above zero.
+fn charge_part(slot: Slot, section: &str, place: usize, first_argument: usize) -> String {
+    let own = part(slot.kind.text(), section).lines().fold(String::new(), |text, line| {
+        match (line.strip_prefix("$include "), slot.role) {
+            (None, _) => text + line + "\n",
+            (Some("fits"), Role::Shadow) => text + &part(SHARED, "fits, shadow"),
+            (Some(piece), _) => text + &part(SHARED, piece),
+        }
+    });
+    let own = match (section, slot.role) {
+        ("write", Role::Shadow) => format!("if $CHARGED > 0 then\n{own}end\n"),
+        _ => own,
+    };
+    let charged = match slot.role {
+        Role::Enforced => "admitted".to_owned(),
+        Role::Shadow => format!("charged_{place}"),
+    };
+    own.replace("$CHARGED", &charged).replace("$N", &place.to_string()).replace("$A", &first_argument.to_string())
 }
 
 /// The code between the line `--- <section>` and the next such line.
@@ -131,30 +182,44 @@ fn code(text: &str) -> String {
 mod tests {
     use super::*;
 
+    const KINDS: [Kind; 4] = [Kind::FixedWindow, Kind::SlidingLog, Kind::SlidingWindow, Kind::TokenBucket];
+
+    fn slot(kind: Kind, role: Role) -> Slot {
+        Slot { kind, role }
+    }
+
     #[test]
     fn a_script_starts_with_the_header_line_and_leaves_no_placeholder() {
-        for shape in [&[Kind::FixedWindow][..], &[Kind::FixedWindow; 3]] {
-            let text = text(shape);
+        let all = KINDS.into_iter().flat_map(|kind| [slot(kind, Role::Enforced), slot(kind, Role::Shadow)]);
+        for shape in [all.collect::<Vec<_>>(), vec![slot(Kind::FixedWindow, Role::Enforced)]] {
+            let text = text(&shape);
             assert!(text.starts_with("#!lua\nlocal "), "{text}");
-            for left in ["$N", "$A", "$KEYS", "--"] {
+            for left in ["$N", "$A", "$C", "$K", "$include", "--"] {
                 assert!(!text.contains(left), "{left} in {text}");
             }
-            for section in ["tonumber(ARGV[3])", "pcall('GET', KEYS[1])", "'PXAT'", "local remaining_1"] {
-                assert_eq!(
-                    text.matches(section).count(),
-                    if section == "'PXAT'" { shape.len() } else { 1 },
-                    "{section}"
-                );
+            for n in 1..=shape.len() {
+                for name in ["stored", "fits", "remaining", "retry", "reset"] {
+                    let sorted = [Kind::SlidingLog].contains(&shape[n - 1].kind) && name == "stored";
+                    assert_eq!(text.contains(&format!("{name}_{n}")), !sorted, "{name}_{n} in {text}");
+                }
             }
         }
     }
 
     #[test]
     fn every_charge_has_its_own_arguments() {
-        let text = text(&[Kind::FixedWindow, Kind::FixedWindow]);
-        assert!(text.contains("#KEYS ~= 2 or #ARGV ~= 8"), "{text}");
+        let text = text(&[slot(Kind::TokenBucket, Role::Enforced), slot(Kind::FixedWindow, Role::Enforced)]);
+        assert!(text.contains("#KEYS ~= 2 or #ARGV ~= 9"), "{text}");
         assert!(text.contains("tonumber(ARGV[3]), tonumber(ARGV[3 + 1]), tonumber(ARGV[3 + 2])"), "{text}");
-        assert!(text.contains("tonumber(ARGV[6]), tonumber(ARGV[6 + 1]), tonumber(ARGV[6 + 2])"), "{text}");
+        assert!(text.contains("tonumber(ARGV[7]), tonumber(ARGV[7 + 1]), tonumber(ARGV[7 + 2])"), "{text}");
         assert!(text.ends_with("remaining_1, retry_1, reset_1, remaining_2, retry_2, reset_2}\n"), "{text}");
+    }
+
+    #[test]
+    fn a_shadow_charge_does_not_narrow_what_is_admitted() {
+        let text = text(&[slot(Kind::FixedWindow, Role::Shadow)]);
+        assert!(!text.contains("admitted = fits_1"), "{text}");
+        assert!(text.contains("if charged_1 > 0 then"), "{text}");
+        assert!(text.ends_with("reset_1, charged_1}\n"), "{text}");
     }
 }

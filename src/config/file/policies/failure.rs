@@ -1,0 +1,58 @@
+//! `on_failure` and `on_unidentified`: what becomes of a request that cannot be counted.
+
+use super::algorithm::algorithm;
+use super::{Around, Scope, parts};
+use crate::config::reader::Field;
+use crate::decision::key::KeyTemplate;
+use crate::decision::limit::{Limit, Mode};
+use crate::decision::name::Name;
+use crate::decision::policy::{DenyStatus, LocalLimit, OnFailure, OnUnidentified};
+
+pub fn on_unidentified(field: &Field<'_>) -> Option<OnUnidentified> {
+    let deny = OnUnidentified::Deny(DenyStatus::Unauthorized);
+    if field.is_text() {
+        return field.choice(&[("deny", deny), ("allow", OnUnidentified::Allow)]);
+    }
+    let section = field.section()?;
+    let deny = section.required("deny").and_then(|field| field.section());
+    section.finish();
+    let deny = deny?;
+    let status = deny.required("status");
+    deny.finish();
+    let field = status?;
+    match field.whole()? {
+        401 => Some(OnUnidentified::Deny(DenyStatus::Unauthorized)),
+        403 => Some(OnUnidentified::Deny(DenyStatus::Forbidden)),
+        _ => {
+            field.problem("the status is 401 or 403");
+            None
+        }
+    }
+}
+
+/// `first` is the policy's first limit, whose `per` a local limit has unless it says otherwise.
+pub fn on_failure(field: &Field<'_>, scope: Scope<'_>, first: Option<&Limit>, around: &Around) -> Option<OnFailure> {
+    if field.is_text() {
+        let to_envoy = field.choice(&[("closed", false), ("envoy", true)])?;
+        return Some(if to_envoy { OnFailure::Envoy } else { OnFailure::Closed });
+    }
+    let section = field.section()?;
+    let open = section.required("open");
+    section.finish();
+    let field = open?;
+    if field.is_text() {
+        field.choice(&[("unlimited", ())])?;
+        return Some(OnFailure::Open(LocalLimit::Unlimited));
+    }
+    let section = field.section()?;
+    let per = match section.optional("per") {
+        Some(field) => parts(&field, &around.identity),
+        None => first.map(|limit| limit.per.clone()),
+    };
+    let algorithm = algorithm(&section, around.rails);
+    section.finish();
+    let (per, algorithm) = (per?, algorithm?);
+    let name = Name::parse("local").ok()?;
+    let key = KeyTemplate::joint(&around.secret, scope, name.as_str(), &algorithm.shape());
+    Some(OnFailure::Open(LocalLimit::Limited(Box::new(Limit { name, algorithm, per, mode: Mode::Enforce, key }))))
+}
