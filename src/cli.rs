@@ -1,6 +1,7 @@
 //! The command line: one file a command.
 
 mod check_config;
+mod doctor;
 mod probe;
 mod serve;
 
@@ -28,6 +29,8 @@ enum Command {
     Serve(serve::Arguments),
     /// Read a configuration and say everything that is wrong with it
     CheckConfig(check_config::Arguments),
+    /// Look at the configured Redis: version, permissions, memory, role, latency (exit 0 good, 1 warnings, 69 problems)
+    Doctor(doctor::Arguments),
     /// Ask a running sidecar one check, as Envoy would, or for its health
     Probe(probe::Arguments),
 }
@@ -56,6 +59,7 @@ pub fn run(cli: Cli) -> ExitCode {
     match cli.command {
         Command::Serve(arguments) => serve::run(arguments),
         Command::CheckConfig(arguments) => check_config::run(&arguments),
+        Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Probe(arguments) => probe::run(arguments),
     }
 }

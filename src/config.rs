@@ -16,7 +16,9 @@ use std::time::Duration;
 pub use self::reader::Problem;
 use crate::authz::AuthzSettings;
 use crate::decision::key::Secret;
+use crate::decision::name::Prefix;
 use crate::decision::policy::Rules;
+use crate::store::redis::settings::RedisSettings;
 
 /// A validated configuration.
 pub struct Config {
@@ -37,6 +39,7 @@ pub struct Fixed {
     pub admin: SocketAddr,
     pub drain: Duration,
     pub store: StoreSettings,
+    pub key_prefix: Prefix,
 }
 
 /// Where checks are awaited.
@@ -59,19 +62,11 @@ pub struct UnixListen {
 /// Where counters live.
 #[derive(Clone, PartialEq, Eq)]
 pub enum StoreSettings {
-    Redis(RedisSettings),
+    Redis(Box<RedisSettings>),
     /// At most so many counters in this process.
     Memory {
         max_counters: usize,
     },
-}
-
-#[derive(Clone, PartialEq, Eq)]
-pub struct RedisSettings {
-    /// It may hold a password, so it is never printed.
-    pub url: String,
-    pub connect_timeout: Duration,
-    pub command_timeout: Duration,
 }
 
 impl StoreSettings {
@@ -127,6 +122,7 @@ impl Fixed {
             (self.drain != running.drain, "server.drain"),
             (self.admin != running.admin, "admin.listen"),
             (self.store != running.store, "store"),
+            (self.key_prefix != running.key_prefix, "key_prefix"),
         ]
         .into_iter()
         .filter_map(|(changed, name)| changed.then_some(name))

@@ -22,12 +22,12 @@ use crate::admin;
 use crate::authz;
 use crate::authz::guard::{GuardLayer, InFlight};
 use crate::config::reload::Reloader;
-use crate::config::{Config, RedisSettings, StoreSettings, line};
+use crate::config::{Config, Fixed, StoreSettings, line};
 use crate::limiter::Limiter;
 use crate::store::Store;
 use crate::store::clock::MonotonicClock;
 use crate::store::memory::MemoryStore;
-use crate::store::redis::{BadUrl, Node, NodeSettings, RedisStore};
+use crate::store::redis::RedisStore;
 use crate::telemetry::metrics::Metrics;
 
 /// Envoy cancels many checks at once when it times out; h2's own bound of 20 would close the connection.
@@ -49,8 +49,6 @@ pub struct Control {
 /// Why a server could not run.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    #[error("the Redis URL cannot be used: {0}")]
-    Redis(#[from] BadUrl),
     #[error("serving checks failed: {0}")]
     Serve(#[from] tonic::transport::Error),
     #[error("checks were still in flight when the drain time was over")]
@@ -69,7 +67,7 @@ pub async fn run(config: Config, file: PathBuf, bound: Bound, control: Control) 
     let _stop_background = background.clone().drop_guard();
 
     let metrics = Arc::new(Metrics::new());
-    let store = store(&fixed.store, &background)?;
+    let store = store(&fixed);
     metrics.store_shared.set(store.is_shared().into());
     metrics.set_secret_fingerprint(&fingerprint);
     metrics.config_generation.set(1);
@@ -145,15 +143,10 @@ async fn set_serving(health: &tonic_health::server::HealthReporter, status: Serv
     }
 }
 
-fn store(settings: &StoreSettings, shutdown: &CancellationToken) -> Result<Arc<dyn Store>, BadUrl> {
-    match settings {
-        StoreSettings::Redis(RedisSettings { url, connect_timeout, command_timeout }) => {
-            let node = NodeSettings::parse(url, *connect_timeout, *command_timeout)?;
-            Ok(Arc::new(RedisStore::new(Node::start(node, shutdown.clone()), *command_timeout)))
-        }
-        StoreSettings::Memory { max_counters } => {
-            Ok(Arc::new(MemoryStore::new(*max_counters, MonotonicClock::default())))
-        }
+fn store(fixed: &Fixed) -> Arc<dyn Store> {
+    match &fixed.store {
+        StoreSettings::Redis(settings) => Arc::new(RedisStore::start(settings, fixed.key_prefix.as_str())),
+        StoreSettings::Memory { max_counters } => Arc::new(MemoryStore::new(*max_counters, MonotonicClock::default())),
     }
 }
 

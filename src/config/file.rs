@@ -3,6 +3,7 @@
 mod identity;
 mod policies;
 mod server;
+mod store;
 
 use std::path::Path;
 use std::time::Duration;
@@ -41,16 +42,16 @@ pub fn load(path: &Path, secret: Option<&Secret>) -> Result<Config, Vec<Problem>
 /// given up, so that all problems are found.
 fn config(root: &Field<'_>, running: Option<&Secret>) -> Option<Config> {
     let file = root.section()?;
-    let fixed = server::fixed(&file);
+    let prefix = match file.optional("key_prefix") {
+        Some(field) => field.parse(Prefix::parse),
+        None => Some(Prefix::default()),
+    };
+    let fixed = server::fixed(&file, prefix.as_ref());
     let secret = file.required("hmac").and_then(|hmac| server::secret(&hmac));
     // Without a secret nothing can be keyed; a stand-in lets the policies be read and their problems be found.
     let stand_in = || Secret::read([0; Secret::MIN_LEN]).ok();
     let in_use = running.cloned().or_else(|| secret.clone()).or_else(stand_in)?;
     let decision_budget = budget(file.optional("decision_budget"));
-    let prefix = match file.optional("key_prefix") {
-        Some(field) => field.parse(Prefix::parse),
-        None => Some(Prefix::default()),
-    };
     let rails = policies::rails(file.optional("guard_rails"));
     let identity =
         file.optional("identity").map_or_else(|| Some(Default::default()), |field| identity::sources(&field));

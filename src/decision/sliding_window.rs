@@ -190,7 +190,7 @@ mod tests {
                     assert!(cost > limit);
                     continue;
                 };
-                assert!(wait >= 1 && wait <= 2 * W, "{state:?} {wait}");
+                assert!((1..=2 * W).contains(&wait), "{state:?} {wait}");
                 assert!(stand(limit, Some(state), now + wait).fits(cost) >= 1, "{state:?} {wait}");
                 assert_eq!(stand(limit, Some(state), now + wait - 1).fits(cost), 0, "{state:?} {wait}");
             }

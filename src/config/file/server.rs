@@ -1,23 +1,21 @@
-//! `server`, `admin`, `store`, `hmac`: what takes effect at start.
+//! `server`, `admin`, `hmac`: what takes effect at start.
 
 use std::net::SocketAddr;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::store::store;
 use crate::config::reader::{Field, Section};
-use crate::config::{Fixed, Listen, RedisSettings, StoreSettings, UnixListen};
+use crate::config::{Fixed, Listen, UnixListen};
 use crate::decision::key::Secret;
-use crate::store::redis::NodeSettings;
+use crate::decision::name::Prefix;
 
 const DEFAULT_LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 50051);
 const DEFAULT_ADMIN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 9180);
 const DEFAULT_DRAIN: Duration = Duration::from_secs(5);
-const DEFAULT_TIMEOUT: Duration = Duration::from_millis(200);
-const DEFAULT_COUNTERS: u64 = 1_000_000;
-const MOST_COUNTERS: u64 = 100_000_000;
 
-pub fn fixed(file: &Section<'_>) -> Option<Fixed> {
+pub fn fixed(file: &Section<'_>, prefix: Option<&Prefix>) -> Option<Fixed> {
     let server = file.optional("server").map(|field| field.section());
     let (listen, drain) = match server {
         None => (Some(Listen::Tcp(DEFAULT_LISTEN)), Some(DEFAULT_DRAIN)),
@@ -40,7 +38,8 @@ pub fn fixed(file: &Section<'_>) -> Option<Fixed> {
         }),
     };
     let store = file.required("store").and_then(|field| store(&field));
-    Some(Fixed { listen: listen?, admin: admin?, drain: drain?, store: store? })
+    let key_prefix = prefix?.clone();
+    Some(Fixed { listen: listen?, admin: admin?, drain: drain?, store: store?, key_prefix })
 }
 
 fn listen(section: &Section<'_>) -> Option<Listen> {
@@ -85,53 +84,7 @@ fn socket_address(field: &Field<'_>) -> Option<SocketAddr> {
     })
 }
 
-fn store(field: &Field<'_>) -> Option<StoreSettings> {
-    let section = field.section()?;
-    let chosen = section.one_of(&["redis", "memory"]);
-    section.finish();
-    match chosen? {
-        ("redis", field) => redis(&field).map(StoreSettings::Redis),
-        (_, field) => memory(&field),
-    }
-}
-
-fn redis(field: &Field<'_>) -> Option<RedisSettings> {
-    let section = field.section()?;
-    let url = section.required("url");
-    let timeout = |key| {
-        let field = section.optional(key);
-        field.map_or(Some(DEFAULT_TIMEOUT), |field| bounded(&field, Duration::from_millis(5), Duration::from_secs(5)))
-    };
-    let (connect_timeout, command_timeout) = (timeout("connect_timeout"), timeout("command_timeout"));
-    section.finish();
-    let field = url?;
-    let url = field.text()?.to_owned();
-    let settings = RedisSettings { url, connect_timeout: connect_timeout?, command_timeout: command_timeout? };
-    // The message never repeats the URL: it may hold a password.
-    NodeSettings::parse(&settings.url, settings.connect_timeout, settings.command_timeout)
-        .map_err(|error| field.problem(error))
-        .ok()?;
-    Some(settings)
-}
-
-fn memory(field: &Field<'_>) -> Option<StoreSettings> {
-    let section = field.section()?;
-    let max = section.optional("max_counters");
-    let max = max.map_or(Some(DEFAULT_COUNTERS), |field| {
-        let max = field.whole()?;
-        if !(1..=MOST_COUNTERS).contains(&max) {
-            field.problem(format!("the embedded store holds 1 to {MOST_COUNTERS} counters"));
-            return None;
-        }
-        Some(max)
-    });
-    section.finish();
-    field.warning("the embedded store counts for this process alone: two sidecars let twice the limit pass");
-    let max_counters = usize::try_from(max?).unwrap_or(usize::MAX);
-    Some(StoreSettings::Memory { max_counters })
-}
-
-fn bounded(field: &Field<'_>, least: Duration, most: Duration) -> Option<Duration> {
+pub fn bounded(field: &Field<'_>, least: Duration, most: Duration) -> Option<Duration> {
     let duration = field.duration()?;
     if !(least..=most).contains(&duration) {
         let shown = |d| humantime::format_duration(d).to_string().replace(' ', "");

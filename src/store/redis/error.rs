@@ -2,6 +2,7 @@
 
 use redis::{ErrorKind, RedisError};
 
+use super::dial::Address;
 use crate::decision::verdict::FailureClass;
 use crate::store::StoreError;
 
@@ -13,11 +14,30 @@ pub struct CallError {
     pub is_no_script: bool,
     /// The connection is broken, or leads to a node that is no master: a new one may lead elsewhere.
     pub breaks_connection: bool,
+    /// Another node of the Cluster should be asked: nothing ran.
+    pub redirect: Option<Redirect>,
+}
+
+/// Where a Cluster sends a call instead.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Redirect {
+    /// The slot is served there now.
+    Moved(Address),
+    /// The slot is on its way there: this one call, after ASKING.
+    Ask(Address),
+}
+
+impl Redirect {
+    pub fn address(&self) -> &Address {
+        match self {
+            Self::Moved(address) | Self::Ask(address) => address,
+        }
+    }
 }
 
 impl From<StoreError> for CallError {
     fn from(inner: StoreError) -> Self {
-        Self { inner, is_no_script: false, breaks_connection: false }
+        Self { inner, is_no_script: false, breaks_connection: false, redirect: None }
     }
 }
 
@@ -38,6 +58,20 @@ pub fn classify(error: &RedisError) -> CallError {
         is_no_script: error.code() == Some("NOSCRIPT"),
         breaks_connection: class == FailureClass::Disconnected
             || matches!(error.code(), Some("READONLY" | "MASTERDOWN" | "NOAUTH")),
+        redirect: redirect(error),
+    }
+}
+
+fn redirect(error: &RedisError) -> Option<Redirect> {
+    let (host, port) = error.redirect_node().and_then(|(node, _)| node.rsplit_once(':'))?;
+    // Without a host the node that answered is meant; it is asked again by the map, once that is fresh.
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    let address = Address::Tcp { host: host.to_owned(), port: port.parse().ok()? };
+    match error.code() {
+        _ if host.is_empty() => None,
+        Some("MOVED") => Some(Redirect::Moved(address)),
+        Some("ASK") => Some(Redirect::Ask(address)),
+        _ => None,
     }
 }
 

@@ -1,0 +1,180 @@
+//! `store`: where counters live; for Redis where the nodes are, who we are to them, and how long we wait.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::server::bounded;
+use crate::config::StoreSettings;
+use crate::config::reader::{Field, Section};
+use crate::store::redis::settings::{
+    Address, Credentials, DEFAULT_TIMEOUT, Dialer, Password, RedisSettings, Tls, Topology, Url,
+};
+
+const MOST_NODES: usize = 64;
+const DEFAULT_COUNTERS: u64 = 1_000_000;
+const MOST_COUNTERS: u64 = 100_000_000;
+
+pub fn store(field: &Field<'_>) -> Option<StoreSettings> {
+    let section = field.section()?;
+    let chosen = section.one_of(&["redis", "memory"]);
+    section.finish();
+    match chosen? {
+        ("redis", field) => settings(&field).map(Box::new).map(StoreSettings::Redis),
+        (_, field) => memory(&field),
+    }
+}
+
+fn memory(field: &Field<'_>) -> Option<StoreSettings> {
+    let section = field.section()?;
+    let max = section.optional("max_counters");
+    let max = max.map_or(Some(DEFAULT_COUNTERS), |field| {
+        let max = field.whole()?;
+        if !(1..=MOST_COUNTERS).contains(&max) {
+            field.problem(format!("the embedded store holds 1 to {MOST_COUNTERS} counters"));
+            return None;
+        }
+        Some(max)
+    });
+    section.finish();
+    field.warning("the embedded store counts for this process alone: two sidecars let twice the limit pass");
+    let max_counters = usize::try_from(max?).unwrap_or(usize::MAX);
+    Some(StoreSettings::Memory { max_counters })
+}
+
+fn settings(field: &Field<'_>) -> Option<RedisSettings> {
+    let section = field.section()?;
+    let chosen = section.one_of(&["url", "sentinel", "cluster"]);
+    let timeout = |key| {
+        let field = section.optional(key);
+        field.map_or(Some(DEFAULT_TIMEOUT), |field| bounded(&field, Duration::from_millis(5), Duration::from_secs(5)))
+    };
+    let (connect, command) = (timeout("connect_timeout"), timeout("command_timeout"));
+    let (credentials, tls) = (credentials(&section), tls(&section));
+    let database = section.optional("database").map_or(Some(0), |field| database(&field));
+    section.finish();
+    let (kind, field) = chosen?;
+    let mut dialer = Dialer {
+        credentials: credentials?,
+        tls: tls?,
+        database: database?,
+        connect_timeout: connect?,
+        command_timeout: command?,
+    };
+    let topology = match kind {
+        "url" => Topology::One(url(&field, &mut dialer)?),
+        "sentinel" => sentinel(&field, &dialer)?,
+        _ => cluster(&field, &dialer)?,
+    };
+    let settings = RedisSettings { topology, dialer };
+    let missing = settings.files().into_iter().filter_map(|path| unreadable(&path));
+    missing.for_each(|problem| field.problem(problem));
+    Some(settings)
+}
+
+/// The address of a URL; who and what else it says goes to the dialer, unless settings beside it say it too.
+fn url(field: &Field<'_>, dialer: &mut Dialer) -> Option<Address> {
+    let text = field.text()?;
+    // The message never repeats the URL: it may hold a password.
+    let url = Url::parse(text).map_err(|error| field.problem(error)).ok()?;
+    let in_url = url.credentials != Credentials::default();
+    if in_url && dialer.credentials != Credentials::default() {
+        field.problem("user and password stand in the URL and beside it: write them in one place");
+    } else if in_url {
+        dialer.credentials = url.credentials;
+    }
+    if url.database != 0 {
+        if dialer.database != 0 && dialer.database != url.database {
+            field.problem("the database stands in the URL and beside it: write it in one place");
+        }
+        dialer.database = url.database;
+    }
+    match (url.tls, &dialer.tls) {
+        (true, None) => dialer.tls = Some(Tls::default()),
+        (false, Some(_)) => field.problem("tls is configured and the URL does not ask for it: write rediss://"),
+        _ => {}
+    }
+    Some(url.address)
+}
+
+fn sentinel(field: &Field<'_>, dialer: &Dialer) -> Option<Topology> {
+    let section = field.section()?;
+    let master = section.required("master").and_then(|field| field.text());
+    let nodes = section.required("nodes").and_then(|field| nodes(&field));
+    let (credentials, tls) = (credentials(&section), tls(&section));
+    section.finish();
+    let theirs = Dialer { credentials: credentials?, tls: tls?, database: 0, ..dialer.clone() };
+    Some(Topology::Sentinel { master: master?.to_owned(), sentinels: nodes?, dialer: Box::new(theirs) })
+}
+
+fn cluster(field: &Field<'_>, dialer: &Dialer) -> Option<Topology> {
+    let section = field.section()?;
+    let seeds = section.required("nodes").and_then(|field| nodes(&field));
+    section.finish();
+    if dialer.database != 0 {
+        field.problem("a Cluster has database 0 only");
+    }
+    Some(Topology::Cluster { seeds: seeds? })
+}
+
+fn nodes(field: &Field<'_>) -> Option<Vec<Address>> {
+    let items = field.list()?;
+    if items.is_empty() || items.len() > MOST_NODES {
+        field.problem(format!("a list of nodes has 1 to {MOST_NODES} entries"));
+        return None;
+    }
+    let read: Vec<_> = items.iter().map(|item| item.parse(Address::parse)).collect();
+    read.into_iter().collect()
+}
+
+fn database(field: &Field<'_>) -> Option<i64> {
+    let number = field.whole()?;
+    let fits = i64::try_from(number).ok().filter(|number| *number <= 1_000_000);
+    if fits.is_none() {
+        field.problem("a database is a small number");
+    }
+    fits
+}
+
+fn credentials(section: &Section<'_>) -> Option<Credentials> {
+    let username = match section.optional("username") {
+        Some(field) => Some(field.text()?.to_owned()),
+        None => None,
+    };
+    let password = match section.optional("password_file") {
+        Some(field) => Some(Password::File(path(&field)?)),
+        None => None,
+    };
+    Some(Credentials { username, password })
+}
+
+fn tls(section: &Section<'_>) -> Option<Option<Tls>> {
+    let Some(field) = section.optional("tls") else { return Some(None) };
+    let section = field.section()?;
+    let optional = |key| section.optional(key).map_or(Some(None), |field| path(&field).map(Some));
+    let (ca, certificate, key) = (optional("ca_file"), optional("certificate_file"), optional("private_key_file"));
+    let server_name = section.optional("server_name").map_or(Some(None), |field| field.text().map(Some));
+    section.finish();
+    let identity = match (certificate?, key?) {
+        (Some(certificate), Some(key)) => Some((certificate, key)),
+        (None, None) => None,
+        _ => {
+            field.problem("certificate_file and private_key_file belong together");
+            return None;
+        }
+    };
+    Some(Some(Tls { ca_file: ca?, identity, server_name: server_name?.map(str::to_owned) }))
+}
+
+fn path(field: &Field<'_>) -> Option<PathBuf> {
+    let text = field.text()?;
+    if text.is_empty() {
+        field.problem("the path is empty");
+        return None;
+    }
+    Some(text.into())
+}
+
+/// A file that cannot be read now would only be missed at the first connection.
+fn unreadable(path: &Path) -> Option<String> {
+    std::fs::File::open(path).err().map(|error| format!("{}: {error}", path.display()))
+}

@@ -1,0 +1,177 @@
+//! A Redis Cluster: our own map of slots over supervised nodes, so that one hung shard never slows another.
+//!
+//! The map is looked at, never waited for. It is refreshed in the background when a node redirects us, when a node is lost,
+//! and on a slow timer; several nodes are asked at once, and the newest view of the cluster rules, so a hung or cut-off
+//! master does not decide what is true.
+
+mod view;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout, timeout_at};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use self::view::View;
+use super::dial::{Address, Dialer};
+use super::node::{Node, Place};
+use super::slot::slot_of;
+use crate::decision::verdict::FailureClass;
+use crate::store::{StoreError, clock};
+
+/// Without any sign of change, the map is still looked at so often.
+const SLOW_TIMER: Duration = Duration::from_secs(5);
+/// The least pause between two looks.
+const LEAST_PAUSE: Duration = Duration::from_millis(200);
+/// How many nodes are asked at once.
+const ASKED: usize = 8;
+
+pub struct Cluster {
+    shared: Arc<Shared>,
+    _refresher: DropGuard,
+}
+
+struct Shared {
+    dialer: Arc<Dialer>,
+    prefix: String,
+    seeds: Vec<Address>,
+    map: ArcSwap<SlotMap>,
+    /// Every node that serves slots or was named by a redirect, by address.
+    nodes: Mutex<HashMap<Address, Arc<Node>>>,
+    refresh: Arc<Notify>,
+}
+
+/// Who serves which slots.
+#[derive(Default)]
+struct SlotMap {
+    /// Ranges in order: first slot, last slot, node.
+    ranges: Vec<(u16, u16, Arc<Node>)>,
+}
+
+impl Cluster {
+    pub fn start(dialer: Arc<Dialer>, seeds: Vec<Address>, prefix: &str) -> Self {
+        let shared = Arc::new(Shared {
+            dialer,
+            prefix: prefix.to_owned(),
+            seeds,
+            map: ArcSwap::default(),
+            nodes: Mutex::default(),
+            refresh: Arc::new(Notify::new()),
+        });
+        let stop = CancellationToken::new();
+        let refreshing = Arc::clone(&shared);
+        tokio::spawn(stop.clone().run_until_cancelled_owned(async move { refreshing.keep_fresh().await }));
+        Self { shared, _refresher: stop.drop_guard() }
+    }
+
+    /// The node that serves `key`.
+    pub fn node_for(&self, key: &str) -> Result<Arc<Node>, StoreError> {
+        let (slot, map) = (slot_of(key), self.shared.map.load());
+        let after = map.ranges.partition_point(|(first, _, _)| *first <= slot);
+        match after.checked_sub(1).and_then(|place| map.ranges.get(place)) {
+            Some((_, last, node)) if slot <= *last => Ok(Arc::clone(node)),
+            _ => {
+                self.refresh();
+                Err(StoreError::new(FailureClass::Cluster, format!("no node is known to serve slot {slot}")))
+            }
+        }
+    }
+
+    /// The node that a redirect named.
+    pub fn node_at(&self, address: &Address) -> Arc<Node> {
+        self.shared.node(address)
+    }
+
+    /// Asks for a look at the map soon.
+    pub fn refresh(&self) {
+        self.shared.refresh.notify_one();
+    }
+
+    pub fn is_up(&self) -> bool {
+        self.shared.map.load().ranges.iter().any(|(_, _, node)| node.is_up())
+    }
+}
+
+impl Shared {
+    fn node(&self, address: &Address) -> Arc<Node> {
+        let mut nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner);
+        let start = || {
+            let place = Place::Fixed(address.clone());
+            Arc::new(Node::start(Arc::clone(&self.dialer), place, &self.prefix, Arc::clone(&self.refresh)))
+        };
+        Arc::clone(nodes.entry(address.clone()).or_insert_with(start))
+    }
+
+    async fn keep_fresh(&self) {
+        let mut reported = false;
+        loop {
+            match self.look().await {
+                Some(view) => {
+                    self.adopt(&view);
+                    reported = false;
+                }
+                None if !reported => {
+                    tracing::warn!("no node of the Redis Cluster says who serves which slots: trying on");
+                    reported = true;
+                }
+                None => {}
+            }
+            sleep(LEAST_PAUSE).await;
+            // While a node is lost its supervisor tells us with each vain attempt, so a fail-over is seen soon.
+            let _either_way = timeout(SLOW_TIMER, self.refresh.notified()).await;
+        }
+    }
+
+    /// The newest view among those of several nodes. Those with a connection come first: they surely answer.
+    async fn look(&self) -> Option<View> {
+        let mut known: Vec<(bool, Address)> = {
+            let nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner);
+            nodes.iter().map(|(address, node)| (!node.is_up(), address.clone())).collect()
+        };
+        known.sort();
+        let known = known.into_iter().map(|(_, address)| address).take(ASKED);
+        let mut asked: Vec<Address> = known.chain(self.seeds.iter().take(ASKED).cloned()).collect();
+        asked.sort();
+        asked.dedup();
+        newest_of(&self.dialer, asked).await
+    }
+
+    fn adopt(&self, view: &View) {
+        let ranges: Vec<_> =
+            view.ranges.iter().map(|(first, last, address)| (*first, *last, self.node(address))).collect();
+        self.map.store(Arc::new(SlotMap { ranges }));
+        // Nodes that serve nothing any more end with their last call in flight.
+        let mut nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner);
+        nodes.retain(|address, _| view.ranges.iter().any(|(_, _, serving)| serving == address));
+    }
+}
+
+/// The newest view among those of `addresses`, all asked at once. One that hangs delays the answer by its own time-outs, and
+/// nothing else.
+async fn newest_of(dialer: &Arc<Dialer>, addresses: Vec<Address>) -> Option<View> {
+    let mut asked = JoinSet::new();
+    for address in addresses {
+        let dialer = Arc::clone(dialer);
+        asked.spawn(async move { view::ask(&dialer, &address).await });
+    }
+    let deadline = clock::now() + dialer.connect_timeout + 2 * dialer.command_timeout;
+    let mut views = Vec::new();
+    while let Ok(Some(answer)) = timeout_at(deadline, asked.join_next()).await {
+        views.extend(answer.ok().and_then(Result::ok));
+    }
+    View::newest(views)
+}
+
+/// The masters of the cluster that `seeds` lead to, and how many slots they serve.
+pub async fn masters(dialer: &Dialer, seeds: &[Address]) -> Option<(Vec<Address>, usize)> {
+    let view = newest_of(&Arc::new(dialer.clone()), seeds.to_vec()).await?;
+    let slots = view.ranges.iter().map(|(first, last, _)| usize::from(last - first) + 1).sum();
+    let mut masters: Vec<_> = view.ranges.into_iter().map(|(_, _, address)| address).collect();
+    masters.sort();
+    masters.dedup();
+    Some((masters, slots))
+}
