@@ -1,4 +1,4 @@
-//! HTTP for operators: `/metrics`, `/livez`, `/readyz`. It changes nothing and shows no identity.
+//! HTTP for operators: `/metrics`, `/livez`, `/readyz`, `/config`. It changes nothing and shows no identity.
 
 use std::sync::Arc;
 
@@ -15,14 +15,16 @@ use crate::telemetry::metrics::Metrics;
 /// What prometheus-client writes.
 const METRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// `ready` names each condition of readiness and tells whether it holds.
-pub fn pages<C>(metrics: Arc<Metrics>, limiter: Arc<Limiter>, ready: C) -> Router
+/// `ready` names each condition of readiness and tells whether it holds; `config` tells what is in use.
+pub fn pages<R, C>(metrics: Arc<Metrics>, limiter: Arc<Limiter>, ready: R, config: C) -> Router
 where
-    C: Fn() -> Vec<(&'static str, bool)> + Clone + Send + Sync + 'static,
+    R: Fn() -> Vec<(&'static str, bool)> + Clone + Send + Sync + 'static,
+    C: Fn() -> String + Clone + Send + Sync + 'static,
 {
     Router::new()
         .route("/livez", get(|| async { "alive\n" }))
         .route("/readyz", get(move || std::future::ready(readiness(&ready()))))
+        .route("/config", get(move || std::future::ready(config())))
         .route(
             "/metrics",
             get(move || {

@@ -3,10 +3,12 @@
 //! Two stages. `tree` and `reader` hold what was typed, with places; `file` says what it means. All problems of a file are
 //! reported at once, each with line, path and remedy. A file that has one changes nothing.
 
+pub mod explain;
 mod file;
 mod reader;
 pub mod reload;
 mod tree;
+mod watch;
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -28,8 +30,18 @@ pub struct Config {
     pub rules: Rules,
     pub authz: AuthzSettings,
     pub secret: Secret,
+    pub source: Source,
     /// What the operator should know, though nothing is refused for it.
     pub warnings: Vec<Problem>,
+}
+
+/// What the configuration was read from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Source {
+    /// The same in every sidecar that runs the same file.
+    pub hash: String,
+    /// The file itself and each file that it names.
+    pub files: Vec<PathBuf>,
 }
 
 /// Settings that take effect at start only.

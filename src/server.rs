@@ -8,6 +8,7 @@ pub mod listen;
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -21,7 +22,7 @@ use self::listen::{Bound, Incoming};
 use crate::admin;
 use crate::authz;
 use crate::authz::guard::{GuardLayer, InFlight};
-use crate::config::reload::Reloader;
+use crate::config::reload::{ReloadState, Reloader};
 use crate::config::{Config, Fixed, StoreSettings, line};
 use crate::limiter::Limiter;
 use crate::store::Store;
@@ -49,6 +50,8 @@ pub struct Control {
 /// Why a server could not run.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
+    #[error("the configuration cannot be watched: {0}")]
+    Watch(std::io::Error),
     #[error("serving checks failed: {0}")]
     Serve(#[from] tonic::transport::Error),
     #[error("checks were still in flight when the drain time was over")]
@@ -57,7 +60,7 @@ pub enum ServeError {
 
 /// Serves until `control.shutdown`. Returns when every check in flight was answered, or the drain time is over.
 pub async fn run(config: Config, file: PathBuf, bound: Bound, control: Control) -> Result<(), ServeError> {
-    let Config { fixed, rules, authz, secret, warnings } = config;
+    let Config { fixed, rules, authz, secret, source, warnings } = config;
     for warning in &warnings {
         tracing::warn!("{}", line(&file, warning));
     }
@@ -70,17 +73,32 @@ pub async fn run(config: Config, file: PathBuf, bound: Bound, control: Control) 
     let store = store(&fixed);
     metrics.store_shared.set(store.is_shared().into());
     metrics.set_secret_fingerprint(&fingerprint);
-    metrics.config_generation.set(1);
+    metrics.set_config(1, &source.hash);
     let limiter = Arc::new(Limiter::new(rules, store, Arc::clone(&metrics)));
     let settings = Arc::new(ArcSwap::from_pointee(authz));
     let readiness = Arc::new(Readiness::default());
 
     let drain = fixed.drain;
-    let reloader = Reloader::new(file, secret, fixed, &limiter, &settings, &metrics);
-    tokio::spawn(background.clone().run_until_cancelled_owned(reload_on(control.reload, reloader)));
+    let state = Arc::new(ReloadState::new(&source));
+    let reloader = Reloader {
+        file,
+        secret,
+        fixed,
+        limiter: Arc::clone(&limiter),
+        settings: Arc::clone(&settings),
+        metrics: Arc::clone(&metrics),
+        state: Arc::clone(&state),
+    };
+    let reload_now = reloader.watch(source.files).map_err(ServeError::Watch)?;
+    tokio::spawn(background.clone().run_until_cancelled_owned(reload_on(control.reload, reload_now)));
     tokio::spawn(background.clone().run_until_cancelled_owned(sweep(Arc::clone(&limiter))));
-    let conditions = Arc::clone(&readiness);
-    let pages = admin::pages(Arc::clone(&metrics), Arc::clone(&limiter), move || conditions.conditions().to_vec());
+    let (conditions, rules_in_use) = (Arc::clone(&readiness), Arc::clone(&limiter));
+    let pages = admin::pages(
+        Arc::clone(&metrics),
+        Arc::clone(&limiter),
+        move || conditions.conditions().to_vec(),
+        move || state.page(&rules_in_use.rules()),
+    );
     tokio::spawn(background.run_until_cancelled_owned(admin::serve(bound.admin, pages)));
 
     let (health, health_service) = tonic_health::server::health_reporter();
@@ -150,10 +168,12 @@ fn store(fixed: &Fixed) -> Arc<dyn Store> {
     }
 }
 
-async fn reload_on(wanted: Arc<Notify>, reloader: Reloader) {
+async fn reload_on(wanted: Arc<Notify>, reload_now: Sender<()>) {
     loop {
         wanted.notified().await;
-        reloader.reload();
+        if reload_now.send(()).is_err() {
+            return;
+        }
     }
 }
 

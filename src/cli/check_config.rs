@@ -5,12 +5,15 @@ use std::process::ExitCode;
 use clap::Args;
 
 use super::ConfigFile;
-use crate::config::line;
+use crate::config::{explain, line};
 
 #[derive(Args)]
 pub struct Arguments {
     #[command(flatten)]
     config: ConfigFile,
+    /// Print the policies as a person reads them: order, match, limits in words, what failures become
+    #[arg(long)]
+    explain: bool,
 }
 
 pub fn run(arguments: &Arguments) -> ExitCode {
@@ -22,6 +25,9 @@ pub fn run(arguments: &Arguments) -> ExitCode {
             let count = config.rules.policies.len();
             let plural = if count == 1 { "policy" } else { "policies" };
             println!("{}: valid, {count} {plural}", arguments.config.path.display());
+            if arguments.explain {
+                print!("\n{}", explain::page(&config.rules));
+            }
             ExitCode::SUCCESS
         }
         Err(code) => code,

@@ -9,10 +9,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::reader::{Field, Findings, Problem};
-use super::{Config, tree};
+use super::{Config, Source, StoreSettings, tree};
 use crate::authz::AuthzSettings;
 use crate::authz::response::{Answers, RateLimitFields};
-use crate::decision::key::Secret;
+use crate::decision::key::{Secret, content_hash};
 use crate::decision::name::Prefix;
 use crate::decision::policy::{Answer, Rules};
 
@@ -33,7 +33,11 @@ pub fn load(path: &Path, secret: Option<&Secret>) -> Result<Config, Vec<Problem>
     let config = config(&Field::root(&root, &findings), secret);
     let (problems, warnings) = findings.into_parts();
     match config {
-        Some(config) if problems.is_empty() => Ok(Config { warnings, ..config }),
+        Some(mut config) if problems.is_empty() => {
+            config.source.hash = content_hash(source.as_bytes());
+            config.source.files.insert(0, path.to_owned());
+            Ok(Config { warnings, ..config })
+        }
         _ => Err(problems),
     }
 }
@@ -47,7 +51,10 @@ fn config(root: &Field<'_>, running: Option<&Secret>) -> Option<Config> {
         None => Some(Prefix::default()),
     };
     let fixed = server::fixed(&file, prefix.as_ref());
-    let secret = file.required("hmac").and_then(|hmac| server::secret(&hmac));
+    let (secret, secret_file) = match file.required("hmac").map(|hmac| server::secret(&hmac)) {
+        Some((secret, file)) => (secret, file),
+        None => (None, None),
+    };
     // Without a secret nothing can be keyed; a stand-in lets the policies be read and their problems be found.
     let stand_in = || Secret::read([0; Secret::MIN_LEN]).ok();
     let in_use = running.cloned().or_else(|| secret.clone()).or_else(stand_in)?;
@@ -79,7 +86,13 @@ fn config(root: &Field<'_>, running: Option<&Secret>) -> Option<Config> {
     let rules =
         Rules { policies: policies?, identity: identity?, unmatched: unmatched?, ambiguous_path: ambiguous_path? };
     let authz = AuthzSettings { decision_budget: decision_budget?, answers: answers? };
-    Some(Config { fixed: fixed?, rules, authz, secret: secret?, warnings: Vec::new() })
+    let fixed = fixed?;
+    let store_files = match &fixed.store {
+        StoreSettings::Redis(settings) => settings.files(),
+        StoreSettings::Memory { .. } => Vec::new(),
+    };
+    let source = Source { hash: String::new(), files: secret_file.into_iter().chain(store_files).collect() };
+    Some(Config { fixed, rules, authz, secret: secret?, source, warnings: Vec::new() })
 }
 
 fn budget(field: Option<Field<'_>>) -> Option<Duration> {

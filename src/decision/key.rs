@@ -24,7 +24,7 @@
 use std::fmt;
 
 use hmac::{Hmac, KeyInit, Mac};
-use sha2::Sha256;
+use sha2::{Digest as _, Sha256};
 use zeroize::Zeroizing;
 
 use super::identity::Evidence;
@@ -67,6 +67,11 @@ impl Secret {
         let digest = Framer::new(self).field(b"tallygate-fingerprint/1").finish();
         hex::encode(&digest.0[..4])
     }
+}
+
+/// Twelve hex digits of SHA-256 of a content that is no secret: the same in every process.
+pub fn content_hash(bytes: &[u8]) -> String {
+    hex::encode(&Sha256::digest(bytes)[..6])
 }
 
 /// An HMAC under way: fields framed by their length, so that no two rows of fields are one message.

@@ -55,6 +55,11 @@ impl Overrides {
         Self(by_value)
     }
 
+    /// How many entries there are.
+    pub fn len(&self) -> usize {
+        self.0.values().map(Vec::len).sum()
+    }
+
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

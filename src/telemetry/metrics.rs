@@ -34,6 +34,11 @@ struct CauseLabel {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct HashLabel {
+    hash: Arc<str>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct SecretLabel {
     fingerprint: Arc<str>,
 }
@@ -46,7 +51,8 @@ pub struct Metrics {
     decision: Histogram,
     pub store_up: Gauge,
     pub store_shared: Gauge,
-    pub config_generation: Gauge,
+    config_generation: Gauge,
+    config_hash: Family<HashLabel, Gauge>,
     pub config_last_reload_failed: Gauge,
     pub local_counters: Gauge,
     secret: Family<SecretLabel, Gauge>,
@@ -73,6 +79,8 @@ impl Metrics {
         let config_generation = gauge("config_generation", "Configurations taken into use since the start");
         let config_last_reload_failed = gauge("config_last_reload_failed", "1 if the newest file was refused");
         let local_counters = gauge("local_counters", "Counters held by the local limits of an outage");
+        let config_hash = Family::default();
+        registry.register("config_info", "1, labelled with the hash of the file in use", config_hash.clone());
         let secret = Family::default();
         registry.register("hmac_secret", "1, labelled with the secret's fingerprint", secret.clone());
         let metrics = Self {
@@ -83,6 +91,7 @@ impl Metrics {
             store_up,
             store_shared,
             config_generation,
+            config_hash,
             config_last_reload_failed,
             local_counters,
             secret,
@@ -100,6 +109,13 @@ impl Metrics {
     /// Makes the series of the policies in use, and drops those of policies that no longer are.
     pub fn announce<'p>(&self, policies: impl Iterator<Item = &'p Policy>) {
         self.by_policy.announce(policies);
+    }
+
+    /// Which configuration is in use. Sidecars with the same file show the same hash.
+    pub fn set_config(&self, generation: u64, hash: &str) {
+        self.config_generation.set(i64::try_from(generation).unwrap_or(i64::MAX));
+        self.config_hash.clear();
+        self.config_hash.get_or_create(&HashLabel { hash: hash.into() }).set(1);
     }
 
     pub fn set_secret_fingerprint(&self, fingerprint: &str) {

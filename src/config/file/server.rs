@@ -94,31 +94,34 @@ pub fn bounded(field: &Field<'_>, least: Duration, most: Duration) -> Option<Dur
     Some(duration)
 }
 
-/// The secret, from a file or an environment variable; its value is never printed.
-pub fn secret(field: &Field<'_>) -> Option<Secret> {
-    let section = field.section()?;
-    let chosen = section.one_of(&["secret_file", "secret_env"]);
-    section.finish();
-    let (kind, field) = chosen?;
-    let place = field.text()?;
-    let bytes = match kind {
-        "secret_file" => read_secret(Path::new(place)),
-        _ => std::env::var_os(place)
-            .map(OsStringExt::into_vec)
-            .ok_or_else(|| format!("the environment variable {place} is not set")),
+/// The secret, from a file or an environment variable, and that file. Its value is never printed.
+pub fn secret(field: &Field<'_>) -> (Option<Secret>, Option<PathBuf>) {
+    let chosen = field.section().and_then(|section| {
+        let chosen = section.one_of(&["secret_file", "secret_env"]);
+        section.finish();
+        chosen
+    });
+    let Some((kind, field)) = chosen else { return (None, None) };
+    let Some(place) = field.text() else { return (None, None) };
+    let (bytes, file) = match kind {
+        "secret_file" => (read_secret(Path::new(place)), Some(place.into())),
+        _ => {
+            let value = std::env::var_os(place).map(OsStringExt::into_vec);
+            (value.ok_or_else(|| format!("the environment variable {place} is not set")), None)
+        }
     };
-    let remedy = "create one with: openssl rand -hex 32";
-    match bytes.map(Secret::read) {
+    let secret = match bytes.map(Secret::read) {
         Ok(Ok(secret)) => Some(secret),
         Ok(Err(short)) => {
-            field.problem(format!("{short}: {remedy}"));
+            field.problem(format!("{short}: create one with: openssl rand -hex 32"));
             None
         }
         Err(error) => {
             field.problem(error);
             None
         }
-    }
+    };
+    (secret, file)
 }
 
 fn read_secret(path: &Path) -> Result<Vec<u8>, String> {
