@@ -24,6 +24,7 @@ mod suite {
     mod envoy_outages;
     mod envoy_variants;
     mod fallback;
+    mod file_watch;
     mod foreign;
     mod ghosts;
     mod guard;

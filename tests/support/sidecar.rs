@@ -1,7 +1,7 @@
 //! Tallygate itself, as a process.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::time::Duration;
 
@@ -90,6 +90,11 @@ impl Sidecar {
     /// Puts another configuration in the place of its file, whole, as a deployment tool does.
     pub fn rewrite(&self, setup: &Setup) {
         write_files(&self.dir, setup);
+    }
+
+    /// Where its files are: `tallygate.yaml` and `hmac.key`.
+    pub fn folder(&self) -> &Path {
+        self.dir.path()
     }
 
     /// Puts a broken configuration there.
