@@ -20,7 +20,7 @@ use crate::authz::AuthzSettings;
 use crate::decision::key::Secret;
 use crate::decision::name::Prefix;
 use crate::decision::policy::Rules;
-use crate::store::redis::settings::RedisSettings;
+use crate::store::redis::settings::{RedisSettings, Topology};
 
 /// A validated configuration.
 pub struct Config {
@@ -87,6 +87,10 @@ impl StoreSettings {
             Self::Redis(_) => "redis",
             Self::Memory { .. } => "memory",
         }
+    }
+
+    pub fn is_cluster(&self) -> bool {
+        matches!(self, Self::Redis(settings) if matches!(settings.topology, Topology::Cluster { .. }))
     }
 }
 

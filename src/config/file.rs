@@ -65,7 +65,9 @@ fn config(root: &Field<'_>, running: Option<&Secret>) -> Option<Config> {
     let answers = answers(file.optional("answers"));
     let policies = file.required("policies").zip(prefix).and_then(|(field, prefix)| {
         let known = identity.clone().unwrap_or_default();
-        policies::policies(&field, &policies::Around { prefix, rails, identity: known, secret: in_use.clone() })
+        let is_cluster = fixed.as_ref().is_some_and(|fixed| fixed.store.is_cluster());
+        let around = policies::Around { prefix, rails, identity: known, secret: in_use.clone(), is_cluster };
+        policies::policies(&field, &around)
     });
     let fixed_answer = |key, default| {
         let choices = [("allow", Answer::Allow), ("deny", Answer::Deny)];

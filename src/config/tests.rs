@@ -41,7 +41,9 @@ fn the_manual_is_a_valid_configuration() {
     assert_eq!(config.rules.unmatched, Answer::Allow);
     assert_eq!(config.rules.policies[1].limits.len(), 2);
     assert!(matches!(config.rules.policies[1].on_failure, OnFailure::Open(LocalLimit::Limited(_))));
-    assert_eq!(config.warnings.len(), 0, "{:?}", config.warnings);
+    // The manual shows every source, the weak ones behind the strong ones.
+    assert_eq!(config.warnings.len(), 2, "{:?}", config.warnings);
+    assert!(config.warnings.iter().all(|warning| warning.text.contains("a second quota")), "{:?}", config.warnings);
 }
 
 #[test]
@@ -172,4 +174,27 @@ fn the_secret_in_use_stays_until_a_restart() {
     let reloaded = Config::load(&file, Some(&running.secret)).unwrap();
     assert_eq!(key(&reloaded), key(&running));
     assert_ne!(reloaded.secret.fingerprint(), running.secret.fingerprint(), "and the difference can be told");
+}
+
+#[test]
+fn a_local_limit_is_shared_by_the_sidecars() {
+    let open = "on_failure: { open: { fixed_window: { limit: 10, window: 1s }, replicas: 4 } }";
+    let config = load(&VALID.replace("on_failure: closed", open)).unwrap();
+    let OnFailure::Open(LocalLimit::Limited(limit)) = &config.rules.policies[0].on_failure else { panic!("open") };
+    assert_eq!(limit.algorithm.quota(), 2);
+    let many = load(&VALID.replace("on_failure: closed", &open.replace("replicas: 4", "replicas: 99"))).unwrap();
+    let OnFailure::Open(LocalLimit::Limited(limit)) = &many.rules.policies[0].on_failure else { panic!("open") };
+    assert_eq!(limit.algorithm.quota(), 1, "never nothing");
+}
+
+#[test]
+fn in_a_cluster_limits_that_share_nothing_need_a_word() {
+    let cluster = VALID.replace("url: \"redis://127.0.0.1:6379\"", "cluster: { nodes: [\"h:1\"] }");
+    let two = cluster.replace(
+        "limits: [{ name: per-tenant,",
+        "limits: [{ name: all, per: [], fixed_window: { limit: 9, window: 1s } }, { name: per-tenant,",
+    );
+    assert!(load(&cluster).is_ok());
+    assert!(load(&two).err().unwrap().contains("write one_slot: true"));
+    assert!(load(&two.replace("    version: 1", "    version: 1\n    one_slot: true")).is_ok());
 }

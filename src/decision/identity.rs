@@ -125,6 +125,16 @@ impl Source {
         Self { kind: format!("header/{name}").into(), origin: Origin::Header(name.into()) }
     }
 
+    /// Whether the client proved who it is: by a token or a certificate.
+    pub fn is_proof(&self) -> bool {
+        matches!(self.origin, Origin::Jwt { .. } | Origin::Mtls(_))
+    }
+
+    /// Whether a client can choose what this says, or share it with others, without proving anything.
+    pub fn is_weak(&self) -> bool {
+        matches!(self.origin, Origin::Header(_) | Origin::Address)
+    }
+
     /// As it stands in keys: `jwt/sub`, `header/x-user`, `route/tenant`, `mtls`, `address`.
     pub fn kind(&self) -> &str {
         &self.kind

@@ -46,6 +46,13 @@ fn list(field: &Field<'_>) -> Option<Vec<Source>> {
             items[index].problem("this source stands in the list already, and the first one answers");
             return None;
         }
+        if let Some(strong) = read[..index].iter().find(|earlier| earlier.is_proof() && source.is_weak()) {
+            items[index].warning(format!(
+                "{} stands behind {}: whoever leaves the proof out is counted by this and has a second quota",
+                source.kind(),
+                strong.kind()
+            ));
+        }
     }
     Some(read)
 }

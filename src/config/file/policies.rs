@@ -26,6 +26,8 @@ pub struct Around {
     pub rails: Rails,
     pub identity: IdentitySources,
     pub secret: Secret,
+    /// Whether counters live in a Cluster, where the keys of one call must lie in one slot.
+    pub is_cluster: bool,
 }
 
 /// A key's prefix, policy and version.
@@ -84,6 +86,7 @@ fn policy(field: &Field<'_>, around: &Around) -> Option<Policy> {
         .optional("on_unidentified")
         .map_or(Some(OnUnidentified::Deny(DenyStatus::Unauthorized)), |field| failure::on_unidentified(&field));
     let on_failure = section.required("on_failure");
+    let one_slot = section.optional("one_slot").is_some_and(|field| field.boolean() == Some(true));
     section.finish();
 
     // Keys carry the policy's name and version; stand-ins let the limits be read where these are wrong.
@@ -96,7 +99,7 @@ fn policy(field: &Field<'_>, around: &Around) -> Option<Policy> {
     };
     let first = limits.as_deref().and_then(<[Limit]>::first);
     let on_failure = on_failure.and_then(|field| failure::on_failure(&field, scope, first, around));
-    Some(Policy {
+    let policy = Policy {
         name: name?,
         version: version?,
         matcher: matcher?,
@@ -106,7 +109,14 @@ fn policy(field: &Field<'_>, around: &Around) -> Option<Policy> {
         overrides: overrides?,
         on_unidentified: on_unidentified?,
         on_failure: on_failure?,
-    })
+    };
+    if around.is_cluster && policy.limits.len() > 1 && policy.shared_parts().is_empty() && !one_slot {
+        field.problem(
+            "its limits share no part of the identity, so every counter of this policy would lie in one slot of the \
+             Cluster: write one_slot: true if one shard can carry them all, or split the policy",
+        );
+    }
+    Some(policy)
 }
 
 fn mode(field: &Field<'_>) -> Option<Mode> {

@@ -111,6 +111,27 @@ pub fn with_numbers(of: &Algorithm, field: &Field<'_>, section: &Section<'_>, ra
     }
 }
 
+/// One share of `replicas`, at least 1. Smaller numbers make a rule wherever larger ones did, but for a bucket that would fill
+/// too slowly: that keeps its rate.
+pub fn shared_by(of: &Algorithm, replicas: u64) -> Algorithm {
+    let share = |number: u64| (number / replicas).max(1);
+    let smaller = match of {
+        Algorithm::FixedWindow(rule) => {
+            FixedWindow::try_new(share(rule.limit()), rule.window_ms()).map(Algorithm::FixedWindow).ok()
+        }
+        Algorithm::SlidingWindow(rule) => {
+            SlidingWindow::try_new(share(rule.limit()), rule.window_ms()).map(Algorithm::SlidingWindow).ok()
+        }
+        Algorithm::SlidingLog(rule) => {
+            SlidingLog::try_new(share(rule.limit()), rule.window_ms()).map(Algorithm::SlidingLog).ok()
+        }
+        Algorithm::TokenBucket(rule) => TokenBucket::try_new(share(rule.rate()), rule.per_ms(), share(rule.burst()))
+            .map(Algorithm::TokenBucket)
+            .ok(),
+    };
+    smaller.unwrap_or(*of)
+}
+
 fn sound<T, E: Display>(field: &Field<'_>, rule: Result<T, E>) -> Option<T> {
     rule.map_err(|error| field.problem(error)).ok()
 }

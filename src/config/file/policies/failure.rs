@@ -1,6 +1,6 @@
 //! `on_failure` and `on_unidentified`: what becomes of a request that cannot be counted.
 
-use super::algorithm::algorithm;
+use super::algorithm::{algorithm, shared_by};
 use super::{Around, Scope, parts};
 use crate::config::reader::Field;
 use crate::decision::key::KeyTemplate;
@@ -50,8 +50,17 @@ pub fn on_failure(field: &Field<'_>, scope: Scope<'_>, first: Option<&Limit>, ar
         None => first.map(|limit| limit.per.clone()),
     };
     let algorithm = algorithm(&section, around.rails);
+    let replicas = section.optional("replicas").map_or(Some(1), |field| match field.whole()? {
+        replicas @ 1..=10_000 => Some(replicas),
+        _ => {
+            field.problem("the number of sidecars that share the limit is 1 to 10000");
+            None
+        }
+    });
     section.finish();
-    let (per, algorithm) = (per?, algorithm?);
+    let (per, algorithm, replicas) = (per?, algorithm?, replicas?);
+    // Each of the sidecars gets its share, rounded down, but never nothing.
+    let algorithm = shared_by(&algorithm, replicas);
     let name = Name::parse("local").ok()?;
     let key = KeyTemplate::joint(&around.secret, scope, name.as_str(), &algorithm.shape());
     Some(OnFailure::Open(LocalLimit::Limited(Box::new(Limit { name, algorithm, per, mode: Mode::Enforce, key }))))
