@@ -20,6 +20,7 @@ mod timing {
     mod healing;
     mod memory;
     mod outage;
+    mod reload;
     mod soak;
     mod stall;
 }

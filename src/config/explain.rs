@@ -45,12 +45,13 @@ fn rows(policy: &Policy) -> Vec<(&'static str, String)> {
         0 => {}
         count => rows.push(("overrides", format!("{count}"))),
     }
-    let unidentified = match policy.on_unidentified {
-        OnUnidentified::Deny(DenyStatus::Unauthorized) => "denied (401)",
-        OnUnidentified::Deny(DenyStatus::Forbidden) => "denied (403)",
-        OnUnidentified::Allow => "allowed, uncounted",
+    let unidentified = match &policy.on_unidentified {
+        OnUnidentified::Deny(DenyStatus::Unauthorized) => "denied (401)".to_owned(),
+        OnUnidentified::Deny(DenyStatus::Forbidden) => "denied (403)".to_owned(),
+        OnUnidentified::Allow => "allowed, uncounted".to_owned(),
+        OnUnidentified::ByAddress(limit) => limit_in_words(limit),
     };
-    rows.push(("nobody", unidentified.to_owned()));
+    rows.push(("strangers", unidentified));
     let failure = match &policy.on_failure {
         OnFailure::Closed => "closed: 503".to_owned(),
         OnFailure::Envoy => "as Envoy's failure_mode_allow says, else 503".to_owned(),

@@ -62,6 +62,22 @@ pub enum Missing {
 }
 
 impl Missing {
+    const REASONS: [Self; 7] = [
+        Self::Absent,
+        Self::BadClaim,
+        Self::BadHeader(HeaderFault::Repeated),
+        Self::BadHeader(HeaderFault::Lossy),
+        Self::BadHeader(HeaderFault::Contradictory),
+        Self::BadLength,
+        Self::BadAddress,
+    ];
+
+    /// Every part with every reason.
+    pub fn all() -> impl Iterator<Item = (Part, Self)> {
+        let parts = [Part::Tenant, Part::Subject, Part::Address].into_iter();
+        parts.flat_map(|part| Self::REASONS.into_iter().map(move |reason| (part, reason)))
+    }
+
     /// A word of a closed set, for metrics and logs.
     pub fn as_str(self) -> &'static str {
         match self {

@@ -87,7 +87,7 @@ async fn nobody_home_is_its_own_verdict_and_asks_no_store() {
     assert_eq!(check(&limiter(rules(OnFailure::Closed), None), None).await, "unidentified");
     let mut lenient = rules(OnFailure::Closed);
     lenient.policies[0].on_unidentified = OnUnidentified::Allow;
-    assert_eq!(check(&limiter(lenient, None), None).await, "allowed");
+    assert_eq!(check(&limiter(lenient, None), None).await, "unidentified_allowed");
 }
 
 #[tokio::test]

@@ -82,9 +82,7 @@ fn policy(field: &Field<'_>, around: &Around) -> Option<Policy> {
     let cost = section.optional("cost").map_or(Some(Cost::Fixed(1)), |field| cost(&field));
     let limits = section.required("limits");
     let overrides = section.optional("overrides");
-    let on_unidentified = section
-        .optional("on_unidentified")
-        .map_or(Some(OnUnidentified::Deny(DenyStatus::Unauthorized)), |field| failure::on_unidentified(&field));
+    let on_unidentified = section.optional("on_unidentified");
     let on_failure = section.required("on_failure");
     let one_slot = section.optional("one_slot").is_some_and(|field| field.boolean() == Some(true));
     section.finish();
@@ -96,6 +94,10 @@ fn policy(field: &Field<'_>, around: &Around) -> Option<Policy> {
     let overrides = match overrides {
         Some(field) => limits.as_deref().and_then(|limits| overrides::overrides(&field, limits, around)),
         None => Some(Overrides::default()),
+    };
+    let on_unidentified = match on_unidentified {
+        Some(field) => failure::on_unidentified(&field, scope, around),
+        None => Some(OnUnidentified::Deny(DenyStatus::Unauthorized)),
     };
     let first = limits.as_deref().and_then(<[Limit]>::first);
     let on_failure = on_failure.and_then(|field| failure::on_failure(&field, scope, first, around));
@@ -172,6 +174,9 @@ fn limit(field: &Field<'_>, scope: Scope<'_>, alone: bool, cost: Option<&Cost>, 
     let algorithm = algorithm::algorithm(&section, around.rails);
     section.finish();
     let (name, per, mode, algorithm) = (name?, per?, mode?, algorithm?);
+    if failure::OWN_NAMES.contains(&name.as_str()) {
+        field.problem(format!("{name} is a name of Tallygate's own limits: choose another"));
+    }
     let shape = algorithm.shape();
     let key = match alone {
         true => KeyTemplate::lone(&around.secret, scope, &shape),

@@ -3,22 +3,41 @@
 use super::algorithm::{algorithm, shared_by};
 use super::{Around, Scope, parts};
 use crate::config::reader::Field;
+use crate::decision::algorithm::Algorithm;
+use crate::decision::identity::Part;
 use crate::decision::key::KeyTemplate;
 use crate::decision::limit::{Limit, Mode};
 use crate::decision::name::Name;
 use crate::decision::policy::{DenyStatus, LocalLimit, OnFailure, OnUnidentified};
 
-pub fn on_unidentified(field: &Field<'_>) -> Option<OnUnidentified> {
-    let deny = OnUnidentified::Deny(DenyStatus::Unauthorized);
+/// Limits that stand beside a policy's own; their names are in their keys.
+pub const OWN_NAMES: [&str; 2] = ["local", "stranger"];
+
+pub fn on_unidentified(field: &Field<'_>, scope: Scope<'_>, around: &Around) -> Option<OnUnidentified> {
     if field.is_text() {
-        return field.choice(&[("deny", deny), ("allow", OnUnidentified::Allow)]);
+        let allow = field.choice(&[("deny", false), ("allow", true)])?;
+        let deny = OnUnidentified::Deny(DenyStatus::Unauthorized);
+        return Some(if allow { OnUnidentified::Allow } else { deny });
     }
     let section = field.section()?;
-    let deny = section.required("deny").and_then(|field| field.section());
+    let chosen = section.one_of(&["deny", "address"]);
     section.finish();
-    let deny = deny?;
-    let status = deny.required("status");
-    deny.finish();
+    match chosen? {
+        ("deny", field) => deny(&field),
+        (_, field) => {
+            let section = field.section()?;
+            let algorithm = algorithm(&section, around.rails);
+            section.finish();
+            let limit = own_limit("stranger", vec![Part::Address], algorithm?, scope, around)?;
+            Some(OnUnidentified::ByAddress(Box::new(limit)))
+        }
+    }
+}
+
+fn deny(field: &Field<'_>) -> Option<OnUnidentified> {
+    let section = field.section()?;
+    let status = section.required("status");
+    section.finish();
     let field = status?;
     match field.whole()? {
         401 => Some(OnUnidentified::Deny(DenyStatus::Unauthorized)),
@@ -28,6 +47,13 @@ pub fn on_unidentified(field: &Field<'_>) -> Option<OnUnidentified> {
             None
         }
     }
+}
+
+/// A limit beside the policy's own, told apart in keys by its name.
+fn own_limit(name: &str, per: Vec<Part>, algorithm: Algorithm, scope: Scope<'_>, around: &Around) -> Option<Limit> {
+    let name = Name::parse(name).ok()?;
+    let key = KeyTemplate::joint(&around.secret, scope, name.as_str(), &algorithm.shape());
+    Some(Limit { name, algorithm, per, mode: Mode::Enforce, key })
 }
 
 /// `first` is the policy's first limit, whose `per` a local limit has unless it says otherwise.
@@ -61,7 +87,6 @@ pub fn on_failure(field: &Field<'_>, scope: Scope<'_>, first: Option<&Limit>, ar
     let (per, algorithm, replicas) = (per?, algorithm?, replicas?);
     // Each of the sidecars gets its share, rounded down, but never nothing.
     let algorithm = shared_by(&algorithm, replicas);
-    let name = Name::parse("local").ok()?;
-    let key = KeyTemplate::joint(&around.secret, scope, name.as_str(), &algorithm.shape());
-    Some(OnFailure::Open(LocalLimit::Limited(Box::new(Limit { name, algorithm, per, mode: Mode::Enforce, key }))))
+    let limit = own_limit("local", per, algorithm, scope, around)?;
+    Some(OnFailure::Open(LocalLimit::Limited(Box::new(limit))))
 }
