@@ -143,7 +143,8 @@ impl Limiter {
         if self.foreign_lines.is_due(charge.key.digest, clock::now()) {
             tracing::error!(policy = %plan.policy.name, limit = %charge.limit.name, reason = foreign.as_str(),
                 key = %charge.key.text,
-                "this key holds what the limiter did not write: its checks fail until it is deleted or expires");
+                "this key holds what the limiter did not write: its checks fail until it is removed or expires; look at it with \
+                 tallygate peek --key, remove it with tallygate reset --key");
         }
     }
 

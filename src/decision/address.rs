@@ -112,7 +112,7 @@ fn is_port(text: &str) -> bool {
 
 /// The bytes that stand for `address` in a key: family (4 or 6), prefix length, then the masked address. An
 /// IPv4-mapped address is its IPv4 address and is never masked as IPv6.
-fn identity_bytes(address: IpAddr, prefix: Ipv6Prefix) -> Vec<u8> {
+pub fn identity_bytes(address: IpAddr, prefix: Ipv6Prefix) -> Vec<u8> {
     match address.to_canonical() {
         IpAddr::V4(v4) => [&[4, 32][..], &v4.octets()].concat(),
         IpAddr::V6(v6) => {

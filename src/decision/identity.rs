@@ -101,6 +101,25 @@ pub struct IdentitySources {
 }
 
 impl IdentitySources {
+    /// What each source of a part answers, up to the one that ends the search: for operators.
+    pub fn trace<'a>(&'a self, part: Part, request: &Attributes<'a>) -> Vec<(&'a str, Result<(), Missing>)> {
+        let sources = match part {
+            Part::Tenant => &self.tenant,
+            Part::Subject => &self.subject,
+            Part::Address => return vec![("address", self.find(part, request).map(|_| ()))],
+        };
+        let mut answers = Vec::new();
+        for source in sources {
+            let answer = source.ask(request, &self.address).map(|_| ());
+            let ends = answer != Err(Missing::Absent);
+            answers.push((source.kind(), answer));
+            if ends {
+                break;
+            }
+        }
+        answers
+    }
+
     /// The evidence of one part: the first source that yields, unless one before it is refused.
     pub fn find<'a>(&'a self, part: Part, request: &Attributes<'a>) -> Result<Evidence<'a>, Missing> {
         let sources = match part {

@@ -3,6 +3,7 @@
 use super::algorithm::Role;
 use super::attributes::Attributes;
 use super::identity::{Evidence, IdentitySources, Missing, Part};
+use super::key::Key;
 use super::limit::{Charge, Limit, Mode};
 use super::matcher::{Candidate, Matcher};
 use super::name::{Name, Version};
@@ -239,6 +240,18 @@ impl Policy {
         let key = limit.key.key(identity.of(&limit.per), identity.of(&limit.per));
         let charge = Charge { key, limit, algorithm: limit.algorithm, role: Role::Enforced, cost };
         Ok(Plan { policy: self, charges: vec![charge], stranger: Some(missing), identity })
+    }
+
+    /// The key of each limit for the evidence that `of` gives, in order; an error names a part that it does not give.
+    pub fn keys<'e>(&self, of: impl Fn(Part) -> Option<&'e Evidence<'e>>) -> Vec<Result<Key, Part>> {
+        let shared = self.shared_parts();
+        let each = |limit: &Limit| {
+            let given = |part: &Part| of(*part).ok_or(*part);
+            let parts = limit.per.iter().map(given).collect::<Result<Vec<_>, _>>()?;
+            let shared = shared.iter().map(given).collect::<Result<Vec<_>, _>>()?;
+            Ok(limit.key.key(parts.into_iter(), shared.into_iter()))
+        };
+        self.limits.iter().map(each).collect()
     }
 
     /// The parts that all limits count by: what the Cluster tag is made of.
