@@ -18,6 +18,7 @@ pub mod proxy;
 pub mod redis;
 pub mod resp;
 pub mod schedule;
+pub mod script;
 pub mod setup;
 pub mod sidecar;
 pub mod stack;
