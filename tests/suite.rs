@@ -26,6 +26,8 @@ mod suite {
     mod fallback;
     mod file_watch;
     mod foreign;
+    mod foreign_states;
+    mod foreign_texts;
     mod ghosts;
     mod guard;
     mod house;
@@ -43,6 +45,7 @@ mod suite {
     mod refusals;
     mod reload;
     mod scripts;
+    mod several_limits;
     mod store_contract;
     mod windows;
 }

@@ -8,7 +8,7 @@ use tempfile::TempDir;
 use super::ports;
 use super::process::{self, Process};
 use super::resp::{self, Value};
-use super::wait::poll;
+use super::wait::{poll, wait_for};
 
 const START: Duration = Duration::from_secs(10);
 
@@ -110,6 +110,22 @@ impl RedisServer {
         let number = line.map_or("0", |value| value.trim_start_matches("calls="));
         let digits = number.find(|c: char| !c.is_ascii_digit()).map_or(number, |end| &number[..end]);
         digits.parse().unwrap_or_else(|_| panic!("{field} is not a number: {number}"))
+    }
+
+    /// This server's clock, in microseconds.
+    #[track_caller]
+    pub fn now_us(&self) -> u64 {
+        let Value::Array(time) = self.run(&["TIME"]) else { panic!("TIME answers a list") };
+        let number = |place: usize| time[place].text().parse::<u64>().expect("TIME answers numbers");
+        number(0) * 1_000_000 + number(1)
+    }
+
+    /// Returns when at least `needed_ms` are left of the running window: windows that are aligned to this server's clock
+    /// would end in the midst of a test now and then.
+    #[track_caller]
+    pub fn away_from_edge(&self, window_ms: u64, needed_ms: u64) {
+        let is_away = || self.now_us() / 1000 % window_ms + needed_ms <= window_ms;
+        wait_for("the next window", Duration::from_millis(needed_ms + 1000), is_away);
     }
 
     /// How many changes this server has made to its data: every write of a script counts, a refused one does not.

@@ -12,6 +12,7 @@ pub mod grpc;
 pub mod http;
 pub mod keys;
 pub mod metrics;
+pub mod policy;
 pub mod ports;
 pub mod process;
 pub mod proxy;

@@ -1,0 +1,80 @@
+//! A policy as text, for tests that are about more than one fixed window.
+
+use std::fmt::Write;
+
+/// Everybody has a counter.
+pub const SUBJECT: &str = "[tenant, subject]";
+/// Everybody of a tenant shares one.
+pub const TENANT: &str = "[tenant]";
+
+/// A policy for the requests below the path `/name`, built step by step.
+#[derive(Clone)]
+pub struct Policy {
+    name: String,
+    version: u32,
+    limits: String,
+    more: String,
+}
+
+impl Policy {
+    /// Version 1, closed when the store fails.
+    pub fn new(name: &str) -> Self {
+        Self { name: name.into(), version: 1, limits: String::new(), more: String::new() }
+    }
+
+    /// The same with its only limit, which counts by tenant and subject.
+    pub fn only(name: &str, rule: &str) -> Self {
+        Self::new(name).limit("only", SUBJECT, rule)
+    }
+
+    /// One more limit. `rule` is as in the file: `fixed_window: { limit: 3, window: 60s }`, a mode behind it if need be.
+    pub fn limit(mut self, name: &str, per: &str, rule: &str) -> Self {
+        let written = write!(self.limits, "\n      - {{ name: {name}, per: {per}, {rule} }}");
+        written.expect("a string takes any text");
+        self
+    }
+
+    /// An item of the list of policies.
+    pub fn text(&self) -> String {
+        let Self { name, version, limits, more } = self;
+        format!(
+            "
+  - name: {name}
+    version: {version}
+    match: {{ path: {{ prefix: /{name} }} }}
+    limits:{limits}
+    on_failure: closed{more}"
+        )
+    }
+}
+
+/// One of the four algorithms with numbers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rule {
+    /// A name for a policy.
+    pub name: &'static str,
+    /// As in the file.
+    pub yaml: String,
+    /// As in the keys.
+    pub shape: String,
+}
+
+pub const ALGORITHMS: [&str; 4] = ["fixed-window", "sliding-window", "sliding-log", "token-bucket"];
+
+impl Rule {
+    /// An algorithm that lets `limit` units pass at once, and none of them again for `window_ms`: a bucket gets one token
+    /// in that time.
+    pub fn new(name: &'static str, limit: u64, window_ms: u64) -> Self {
+        let kind = name.replace('-', "_");
+        let numbers = match name {
+            "token-bucket" => format!("rate: 1, per: {window_ms}ms, burst: {limit}"),
+            _ => format!("limit: {limit}, window: {window_ms}ms"),
+        };
+        Self { name, yaml: format!("{kind}: {{ {numbers} }}"), shape: format!("{kind}/{window_ms}ms") }
+    }
+
+    /// All four.
+    pub fn all(limit: u64, window_ms: u64) -> [Self; 4] {
+        ALGORITHMS.map(|name| Self::new(name, limit, window_ms))
+    }
+}
