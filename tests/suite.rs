@@ -17,6 +17,7 @@ mod support;
 mod suite {
     mod answers;
     mod configuration;
+    mod costs;
     mod counting;
     mod crowds;
     mod envoy_answers;
@@ -38,6 +39,7 @@ mod suite {
     mod lua_equals_rust;
     mod matching;
     mod memory;
+    mod modes;
     mod privacy;
     mod probe;
     mod redis_auth;

@@ -34,6 +34,13 @@ impl Policy {
         self
     }
 
+    /// One more line: `cost: 2`.
+    pub fn more(mut self, line: &str) -> Self {
+        let written = write!(self.more, "\n    {line}");
+        written.expect("a string takes any text");
+        self
+    }
+
     /// An item of the list of policies.
     pub fn text(&self) -> String {
         let Self { name, version, limits, more } = self;
