@@ -16,6 +16,7 @@ mod support;
 
 mod suite {
     mod answers;
+    mod changed_numbers;
     mod configuration;
     mod costs;
     mod counting;

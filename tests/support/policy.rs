@@ -27,6 +27,11 @@ impl Policy {
         Self::new(name).limit("only", SUBJECT, rule)
     }
 
+    pub fn version(mut self, version: u32) -> Self {
+        self.version = version;
+        self
+    }
+
     /// One more limit. `rule` is as in the file: `fixed_window: { limit: 3, window: 60s }`, a mode behind it if need be.
     pub fn limit(mut self, name: &str, per: &str, rule: &str) -> Self {
         let written = write!(self.limits, "\n      - {{ name: {name}, per: {per}, {rule} }}");
