@@ -47,6 +47,7 @@ mod suite {
     mod redis_errors;
     mod refusals;
     mod reload;
+    mod script_rules;
     mod scripts;
     mod several_limits;
     mod store_contract;
