@@ -47,6 +47,7 @@ mod suite {
     mod redis_errors;
     mod refusals;
     mod reload;
+    mod retry_after;
     mod script_rules;
     mod scripts;
     mod several_limits;

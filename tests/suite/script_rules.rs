@@ -2,17 +2,13 @@
 //! nothing, because a script that writes and then errors keeps its write (P4).
 
 use redis::{Arg, Cmd, Connection};
-use tallygate::decision::algorithm::{Algorithm, Role};
-use tallygate::decision::fixed_window::FixedWindow;
+use tallygate::decision::algorithm::Role;
 use tallygate::decision::limit::Charge;
-use tallygate::decision::sliding_log::SlidingLog;
-use tallygate::decision::sliding_window::SlidingWindow;
-use tallygate::decision::token_bucket::TokenBucket;
 
 use crate::support::redis::RedisServer;
 use crate::support::resp::Value;
 use crate::support::schedule::Slot;
-use crate::support::script::{Subject, connect, script_of};
+use crate::support::script::{Subject, connect, four, script_of};
 
 const HOUR_MS: u64 = 3_600_000;
 /// Far from now, and exact in a double.
@@ -21,19 +17,6 @@ const LATE: i64 = -1;
 const BAD_ARGUMENTS: i64 = -2;
 /// How many words come before a call's ARGV: EVAL, the text, the number of keys, and one key.
 const BEFORE_ARGV: usize = 4;
-
-fn four(limit: u64) -> [Algorithm; 4] {
-    [
-        Algorithm::FixedWindow(FixedWindow::try_new(limit, HOUR_MS).unwrap()),
-        Algorithm::SlidingWindow(SlidingWindow::try_new(limit, HOUR_MS).unwrap()),
-        Algorithm::SlidingLog(SlidingLog::try_new(limit, HOUR_MS).unwrap()),
-        Algorithm::TokenBucket(TokenBucket::try_new(1, HOUR_MS, limit).unwrap()),
-    ]
-}
-
-fn enforced(algorithm: Algorithm) -> Slot {
-    Slot { algorithm, role: Role::Enforced }
-}
 
 /// The words of one call of the shipped text, for a test to spoil.
 fn words(charges: &[Charge<'_>], not_after_ms: i64, n: u64) -> Vec<Vec<u8>> {
@@ -84,8 +67,8 @@ fn a_script_that_writes_and_then_errors_keeps_its_write() {
 #[test]
 fn an_argument_out_of_its_bounds_is_refused_by_its_place_and_touches_nothing() {
     let server = RedisServer::start();
-    for (n, algorithm) in four(5).into_iter().enumerate() {
-        let slots = [enforced(algorithm)];
+    for (n, slot) in four(5, HOUR_MS).into_iter().enumerate() {
+        let (slots, algorithm) = ([slot], slot.algorithm);
         let subject = Subject::new(&format!("s{n}"), &slots);
         let good = words(&subject.charges(&slots, 1), NEVER_LATE_MS, 1);
         let arguments = good.len() - BEFORE_ARGV;
@@ -111,7 +94,7 @@ fn an_argument_out_of_its_bounds_is_refused_by_its_place_and_touches_nothing() {
 #[test]
 fn numbers_whose_product_is_not_exact_are_refused() {
     let server = RedisServer::start();
-    let [_, window, _, bucket] = four(5).map(enforced);
+    let [_, window, _, bucket] = four(5, HOUR_MS);
     let cases: [(Slot, &[&str]); 4] = [
         (window, &["284837", "31622400000"]),
         (bucket, &["1000000000", "31622400000", "284837"]),
@@ -131,8 +114,8 @@ fn numbers_whose_product_is_not_exact_are_refused() {
 #[test]
 fn a_wrong_number_of_keys_or_arguments_is_refused() {
     let server = RedisServer::start();
-    for algorithm in four(5) {
-        let slots = [enforced(algorithm), enforced(algorithm)];
+    for slot in four(5, HOUR_MS) {
+        let (slots, algorithm) = ([slot; 2], slot.algorithm);
         let subject = Subject::new("orders", &slots);
         let good = words(&subject.charges(&slots, 1), NEVER_LATE_MS, 1);
         let mut one_more_argument = good.clone();
@@ -156,7 +139,7 @@ fn a_wrong_number_of_keys_or_arguments_is_refused() {
 fn a_call_after_its_deadline_is_late_and_writes_nothing() {
     let server = RedisServer::start();
     let mut connection = connect(&server);
-    let all = four(5).map(enforced);
+    let all = four(5, HOUR_MS);
     let shapes = all.iter().map(|slot| vec![*slot]).chain([all.to_vec()]);
     for (n, slots) in shapes.enumerate() {
         let subject = Subject::new(&format!("s{n}"), &slots);
@@ -183,7 +166,7 @@ fn a_call_after_its_deadline_is_late_and_writes_nothing() {
 fn a_call_is_late_from_the_millisecond_after_its_deadline() {
     let server = RedisServer::start();
     let mut connection = connect(&server);
-    let slots = [enforced(Algorithm::FixedWindow(FixedWindow::try_new(1_000_000, HOUR_MS).unwrap()))];
+    let slots = [four(1_000_000, 10_000)[0]];
     let subject = Subject::new("orders", &slots);
     let charges = subject.charges(&slots, 1);
     let (mut late, mut counted) = (0, 0);
@@ -206,15 +189,12 @@ fn a_call_is_late_from_the_millisecond_after_its_deadline() {
 fn the_longest_scripts_load_and_decide() {
     let server = RedisServer::start();
     let mut connection = connect(&server);
-    let all = four(2);
-    let shapes = all.iter().map(|algorithm| [*algorithm; 8]).chain([[all, all].concat().try_into().unwrap()]);
+    let all = four(2, HOUR_MS);
+    let shapes = all.iter().map(|slot| [*slot; 8]).chain([[all, all].concat().try_into().unwrap()]);
     for (n, shape) in shapes.enumerate() {
         for role in [Role::Enforced, Role::Shadow] {
-            let slot = |(place, algorithm): (usize, Algorithm)| match place {
-                0 => enforced(algorithm),
-                _ => Slot { algorithm, role },
-            };
-            let slots: Vec<_> = shape.into_iter().enumerate().map(slot).collect();
+            let mut slots = shape;
+            slots[1..].iter_mut().for_each(|slot| slot.role = role);
             let subject = Subject::new(&format!("s{n}-{}", role == Role::Shadow), &slots);
             let charges = subject.charges(&slots, 1);
             let script = script_of(&charges);

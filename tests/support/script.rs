@@ -1,9 +1,14 @@
 //! The shipped script, sent to a real server by the test itself: what it answers, and what it leaves behind.
 
 use redis::Connection;
+use tallygate::decision::algorithm::{Algorithm, Role};
+use tallygate::decision::fixed_window::FixedWindow;
 use tallygate::decision::key::{KeyTemplate, Secret};
 use tallygate::decision::limit::{Charge, Limit, Mode};
 use tallygate::decision::name::Name;
+use tallygate::decision::sliding_log::SlidingLog;
+use tallygate::decision::sliding_window::SlidingWindow;
+use tallygate::decision::token_bucket::TokenBucket;
 use tallygate::store::redis::script::{ShapeScript, Slot as Place};
 
 use super::redis::RedisServer;
@@ -52,4 +57,15 @@ pub fn connect(server: &RedisServer) -> Connection {
 /// The script for the shape of these charges.
 pub fn script_of(charges: &[Charge<'_>]) -> ShapeScript {
     ShapeScript::assemble(&charges.iter().map(Place::of).collect::<Vec<_>>())
+}
+
+/// The four algorithms, each letting `limit` pass at once; a bucket gets one token every `window_ms`.
+pub fn four(limit: u64, window_ms: u64) -> [Slot; 4] {
+    let rules = [
+        FixedWindow::try_new(limit, window_ms).map(Algorithm::FixedWindow).ok(),
+        SlidingWindow::try_new(limit, window_ms).map(Algorithm::SlidingWindow).ok(),
+        SlidingLog::try_new(limit, window_ms).map(Algorithm::SlidingLog).ok(),
+        TokenBucket::try_new(1, window_ms, limit).map(Algorithm::TokenBucket).ok(),
+    ];
+    rules.map(|rule| Slot { algorithm: rule.expect("numbers within the hard ends"), role: Role::Enforced })
 }
