@@ -25,6 +25,7 @@ mod suite {
     mod envoy_files;
     mod envoy_outages;
     mod envoy_variants;
+    mod exactness;
     mod fallback;
     mod file_watch;
     mod foreign;

@@ -45,24 +45,8 @@ fn what_a_narrow_limit_refuses_takes_nothing_from_a_broad_one() {
             assert_eq!(count(&answers, Outcome::Limited), 8 - allowed, "{}: {subject}", narrow.name);
         }
         let [_, broad_key] = adas_keys(&broad.shape);
-        assert_eq!(taken(&redis, &broad_key, &broad, 10), 10, "{}: exactly what passed", narrow.name);
+        assert_eq!(broad.units(&redis, &broad_key), 10, "{}: exactly what passed", narrow.name);
         assert_eq!(redis.keys().len(), 5, "four subjects and their tenant: {:?}", redis.keys());
-    }
-}
-
-/// The units that the state at `key` holds.
-#[track_caller]
-fn taken(redis: &RedisServer, key: &str, rule: &Rule, burst: u64) -> u64 {
-    let number = |text: &str| text.parse::<u64>().expect("a number");
-    match rule.name {
-        "sliding-log" => redis.run(&["ZCARD", key]).integer().try_into().expect("a size"),
-        "fixed-window" => number(&redis.get(key).expect("a state")),
-        "sliding-window" => number(redis.get(key).expect("a state").rsplit(':').next().expect("parts")),
-        _ => {
-            let state = redis.get(key).expect("a state");
-            // Less than one token has come back.
-            burst - number(state.split(':').next().expect("parts")) / HOUR_MS
-        }
     }
 }
 

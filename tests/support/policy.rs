@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use super::redis::RedisServer;
+
 /// Everybody has a counter.
 pub const SUBJECT: &str = "[tenant, subject]";
 /// Everybody of a tenant shares one.
@@ -69,6 +71,8 @@ pub struct Rule {
     pub yaml: String,
     /// As in the keys.
     pub shape: String,
+    limit: u64,
+    window_ms: u64,
 }
 
 pub const ALGORITHMS: [&str; 4] = ["fixed-window", "sliding-window", "sliding-log", "token-bucket"];
@@ -82,7 +86,22 @@ impl Rule {
             "token-bucket" => format!("rate: 1, per: {window_ms}ms, burst: {limit}"),
             _ => format!("limit: {limit}, window: {window_ms}ms"),
         };
-        Self { name, yaml: format!("{kind}: {{ {numbers} }}"), shape: format!("{kind}/{window_ms}ms") }
+        let (yaml, shape) = (format!("{kind}: {{ {numbers} }}"), format!("{kind}/{window_ms}ms"));
+        Self { name, yaml, shape, limit, window_ms }
+    }
+
+    /// The units that the state at `key` holds; of a bucket, those that are missing.
+    #[track_caller]
+    pub fn units(&self, redis: &RedisServer, key: &str) -> u64 {
+        if self.name == "sliding-log" {
+            return redis.run(&["ZCARD", key]).integer().try_into().expect("a size");
+        }
+        let state = redis.get(key).expect("a state");
+        let number = |text: Option<&str>| text.and_then(|text| text.parse::<u64>().ok()).expect("a number");
+        match self.name {
+            "token-bucket" => self.limit - number(state.split(':').next()) / self.window_ms,
+            _ => number(state.rsplit(':').next()),
+        }
     }
 
     /// All four.
