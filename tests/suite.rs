@@ -42,6 +42,8 @@ mod suite {
     mod matching;
     mod memory;
     mod modes;
+    mod numbers;
+    mod pace;
     mod privacy;
     mod probe;
     mod redis_auth;
