@@ -43,6 +43,7 @@ mod suite {
     mod memory;
     mod modes;
     mod numbers;
+    mod overrides;
     mod pace;
     mod privacy;
     mod probe;
