@@ -4,6 +4,7 @@
 //! met; a run that met too little of what matters fails.
 
 use std::collections::HashMap;
+use std::ops::Range;
 
 use redis::{Cmd, Connection, Value};
 use tallygate::decision::algorithm::{Demand, Foreign, Judgement, Kept, Role, State, judge};
@@ -37,7 +38,7 @@ fn clocked(charges: &[Charge<'_>], n: u64) -> Cmd {
 }
 
 #[derive(Default, Debug)]
-struct Coverage {
+pub(super) struct Coverage {
     steps: usize,
     refused: usize,
     edges: usize,
@@ -200,20 +201,25 @@ fn expiries_agree(connection: &mut Connection, charges: &[Charge<'_>], kept: &Ha
     }
 }
 
-#[test]
-fn lua_equals_rust_over_random_schedules() {
-    let server = RedisServer::start();
-    let mut connection = connect(&server);
+/// Drives both sides with these schedules.
+pub(super) fn drive(server: &RedisServer, schedules: Range<u64>) -> Coverage {
+    let mut connection = connect(server);
     let mut coverage = Coverage::default();
     // Half of the seeds are always the same, so that a failure stays found; the others are new in each run.
     let fresh = u64::from(std::process::id()) << 20;
-    for schedule in 0..u64::try_from(STEPS / SCHEDULE).expect("small") {
+    for schedule in schedules {
         let seed = if schedule % 2 == 0 { schedule } else { fresh + schedule };
         run(&mut connection, seed, &mut coverage);
         if schedule % 50 == 0 {
             let () = redis::cmd("SCRIPT").arg("FLUSH").query(&mut connection).expect("a flush");
         }
     }
+    coverage
+}
+
+#[test]
+fn lua_equals_rust_over_random_schedules() {
+    let coverage = drive(&RedisServer::start(), 0..u64::try_from(STEPS / SCHEDULE).expect("small"));
     println!("{coverage:?}");
     coverage.assert_enough();
 }

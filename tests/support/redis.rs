@@ -172,9 +172,7 @@ impl RedisServer {
 
 /// Starts redis-server and waits until it, and not somebody else on that port, answers. The error is its output.
 fn launch(part: &str, port: u16, dir: &TempDir) -> Result<Process, String> {
-    // redis-server-8.2 is TALLYGATE_REDIS_SERVER_8_2.
-    let variable = format!("TALLYGATE_{}", part.to_uppercase().replace(['-', '.'], "_"));
-    let mut command = Command::new(process::part(part, &variable));
+    let mut command = Command::new(process::part(part, &process::variable(part)));
     command.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]);
     command.arg("--dir").arg(dir.path());
     let mut process = Process::spawn(&mut command);
