@@ -16,16 +16,21 @@ mod support;
 
 mod suite {
     mod answers;
+    mod changed_numbers;
     mod configuration;
+    mod costs;
     mod counting;
     mod crowds;
     mod envoy_answers;
     mod envoy_files;
     mod envoy_outages;
     mod envoy_variants;
+    mod exactness;
     mod fallback;
     mod file_watch;
     mod foreign;
+    mod foreign_states;
+    mod foreign_texts;
     mod ghosts;
     mod guard;
     mod house;
@@ -36,14 +41,21 @@ mod suite {
     mod lua_equals_rust;
     mod matching;
     mod memory;
+    mod modes;
+    mod numbers;
     mod operator_tools;
+    mod overrides;
+    mod pace;
     mod privacy;
     mod probe;
     mod redis_auth;
     mod redis_errors;
     mod refusals;
     mod reload;
+    mod retry_after;
+    mod script_rules;
     mod scripts;
+    mod several_limits;
     mod store_contract;
     mod windows;
 }
