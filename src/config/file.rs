@@ -50,12 +50,14 @@ fn config(root: &Field<'_>, running: Option<&Secret>) -> Option<Config> {
         Some(field) => field.parse(Prefix::parse),
         None => Some(Prefix::default()),
     };
-    let fixed = server::fixed(&file, prefix.as_ref());
+    let store = file.required("store").and_then(|field| store::store(&field));
+    let is_cluster = store.as_ref().is_some_and(StoreSettings::is_cluster);
+    let fixed = server::fixed(&file, store, prefix.as_ref());
     let (secret, secret_file) = match file.required("hmac").map(|hmac| server::secret(&hmac)) {
         Some((secret, file)) => (secret, file),
         None => (None, None),
     };
-    // Without a secret nothing can be keyed; a stand-in lets the policies be read and their problems be found.
+    // Without a secret and a prefix nothing can be keyed; stand-ins let the policies be read and their problems be found.
     let stand_in = || Secret::read([0; Secret::MIN_LEN]).ok();
     let in_use = running.cloned().or_else(|| secret.clone()).or_else(stand_in)?;
     let decision_budget = budget(file.optional("decision_budget"));
@@ -63,12 +65,14 @@ fn config(root: &Field<'_>, running: Option<&Secret>) -> Option<Config> {
     let identity =
         file.optional("identity").map_or_else(|| Some(Default::default()), |field| identity::sources(&field));
     let answers = answers(file.optional("answers"));
-    let policies = file.required("policies").zip(prefix).and_then(|(field, prefix)| {
-        let known = identity.clone().unwrap_or_default();
-        let is_cluster = fixed.as_ref().is_some_and(|fixed| fixed.store.is_cluster());
-        let around = policies::Around { prefix, rails, identity: known, secret: in_use.clone(), is_cluster };
-        policies::policies(&field, &around)
-    });
+    let around = policies::Around {
+        prefix: prefix.unwrap_or_default(),
+        rails,
+        identity: identity.clone(),
+        secret: in_use,
+        is_cluster,
+    };
+    let policies = file.required("policies").and_then(|field| policies::policies(&field, &around));
     let fixed_answer = |key, default| {
         let choices = [("allow", Answer::Allow), ("deny", Answer::Deny)];
         file.optional(key).map_or(Some(default), |field| field.choice(&choices))

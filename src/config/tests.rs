@@ -82,6 +82,19 @@ fn every_problem_is_reported_with_its_place_and_remedy() {
     assert_eq!(problems, wanted);
 }
 
+// A mistake once hid others (a bad prefix every policy, a bad user the URL), or made some up (a bad source that of a part).
+#[test]
+fn one_mistake_neither_hides_others_nor_makes_some_up() {
+    let count = |text: &str| load(text).err().map_or(0, |problems| problems.lines().count());
+    let prefix = format!("{}key_prefix: RL\n", VALID.replace("version: 1", "version: 0"));
+    assert_eq!(count(&prefix), 2, "{:?}", load(&prefix).err());
+    let store = VALID.replace("url: \"redis://127.0.0.1:6379\"", "url: \"http://h\", username: 1, database: no");
+    assert_eq!(count(&store), 3, "{:?}", load(&store).err());
+    let identity =
+        VALID.replace("tenant: [{ route: tenant }]", "tenant: [{ route: tenant }]\n  subject: [{ rout: x }]");
+    assert_eq!(count(&identity), 1, "{:?}", load(&identity).err());
+}
+
 // RL-32: what is not what it looks like is refused, with the name of the setting that raises a rail.
 #[test]
 fn odd_and_out_of_range_numbers_are_refused() {

@@ -24,7 +24,8 @@ const DEFAULT_MAX_COST: u64 = 100;
 pub struct Around {
     pub prefix: Prefix,
     pub rails: Rails,
-    pub identity: IdentitySources,
+    /// `None` where the section is wrong: nothing can be said about its sources then.
+    pub identity: Option<IdentitySources>,
     pub secret: Secret,
     /// Whether counters live in a Cluster, where the keys of one call must lie in one slot.
     pub is_cluster: bool,
@@ -167,7 +168,7 @@ fn limits_of(field: &Field<'_>, scope: Scope<'_>, cost: Option<&Cost>, around: &
 fn limit(field: &Field<'_>, scope: Scope<'_>, alone: bool, cost: Option<&Cost>, around: &Around) -> Option<Limit> {
     let section = field.section()?;
     let name = section.required("name").and_then(|field| field.parse(Name::parse));
-    let per = section.required("per").and_then(|field| parts(&field, &around.identity));
+    let per = section.required("per").and_then(|field| parts(&field, around.identity.as_ref()));
     let mode = section.optional("mode").map_or(Some(Mode::Enforce), |field| mode(&field));
     let algorithm = algorithm::algorithm(&section, around.rails);
     section.finish();
@@ -198,7 +199,7 @@ fn limit(field: &Field<'_>, scope: Scope<'_>, alone: bool, cost: Option<&Cost>, 
 }
 
 /// What a limit counts by, and whether there is a source for each part.
-fn parts(field: &Field<'_>, identity: &IdentitySources) -> Option<Vec<Part>> {
+fn parts(field: &Field<'_>, identity: Option<&IdentitySources>) -> Option<Vec<Part>> {
     let items = field.list()?;
     let choices = [("tenant", Part::Tenant), ("subject", Part::Subject), ("address", Part::Address)];
     let mut parts = Vec::new();
@@ -207,11 +208,11 @@ fn parts(field: &Field<'_>, identity: &IdentitySources) -> Option<Vec<Part>> {
         match item.choice(&choices) {
             Some(part) if parts.contains(&part) => item.problem("stands here twice"),
             Some(part) => {
-                let sources = match part {
+                let sources = identity.and_then(|identity| match part {
                     Part::Tenant => Some(&identity.tenant),
                     Part::Subject => Some(&identity.subject),
                     Part::Address => None,
-                };
+                });
                 if sources.is_some_and(Vec::is_empty) {
                     item.problem(format!("identity.{} names no source, so no request has one", part.as_str()));
                 }

@@ -5,9 +5,8 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::store::store;
 use crate::config::reader::{Field, Section};
-use crate::config::{Fixed, Listen, UnixListen};
+use crate::config::{Fixed, Listen, StoreSettings, UnixListen};
 use crate::decision::key::Secret;
 use crate::decision::name::Prefix;
 
@@ -15,7 +14,7 @@ const DEFAULT_LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net
 const DEFAULT_ADMIN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 9180);
 const DEFAULT_DRAIN: Duration = Duration::from_secs(5);
 
-pub fn fixed(file: &Section<'_>, prefix: Option<&Prefix>) -> Option<Fixed> {
+pub fn fixed(file: &Section<'_>, store: Option<StoreSettings>, prefix: Option<&Prefix>) -> Option<Fixed> {
     let server = file.optional("server").map(|field| field.section());
     let (listen, drain) = match server {
         None => (Some(Listen::Tcp(DEFAULT_LISTEN)), Some(DEFAULT_DRAIN)),
@@ -37,7 +36,6 @@ pub fn fixed(file: &Section<'_>, prefix: Option<&Prefix>) -> Option<Fixed> {
             admin
         }),
     };
-    let store = file.required("store").and_then(|field| store(&field));
     let key_prefix = prefix?.clone();
     Some(Fixed { listen: listen?, admin: admin?, drain: drain?, store: store?, key_prefix })
 }

@@ -53,18 +53,23 @@ fn settings(field: &Field<'_>) -> Option<RedisSettings> {
     let database = section.optional("database").map_or(Some(0), |field| database(&field));
     section.finish();
     let (kind, field) = chosen?;
+    // Where one of these is wrong, a stand-in lets the rest be read and its problems be found.
+    let sound = credentials.is_some() && tls.is_some() && database.is_some() && connect.is_some() && command.is_some();
     let mut dialer = Dialer {
-        credentials: credentials?,
-        tls: tls?,
-        database: database?,
-        connect_timeout: connect?,
-        command_timeout: command?,
+        credentials: credentials.unwrap_or_default(),
+        tls: tls.flatten(),
+        database: database.unwrap_or_default(),
+        connect_timeout: connect.unwrap_or(DEFAULT_TIMEOUT),
+        command_timeout: command.unwrap_or(DEFAULT_TIMEOUT),
     };
     let topology = match kind {
         "url" => Topology::One(url(&field, &mut dialer)?),
         "sentinel" => sentinel(&field, &dialer)?,
         _ => cluster(&field, &dialer)?,
     };
+    if !sound {
+        return None;
+    }
     let settings = RedisSettings { topology, dialer };
     let missing = settings.files().into_iter().filter_map(|path| unreadable(&path));
     missing.for_each(|problem| field.problem(problem));

@@ -46,7 +46,7 @@ pub fn on_failure(field: &Field<'_>, scope: Scope<'_>, first: Option<&Limit>, ar
     }
     let section = field.section()?;
     let per = match section.optional("per") {
-        Some(field) => parts(&field, &around.identity),
+        Some(field) => parts(&field, around.identity.as_ref()),
         None => first.map(|limit| limit.per.clone()),
     };
     let algorithm = algorithm(&section, around.rails);

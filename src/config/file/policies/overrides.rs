@@ -64,9 +64,8 @@ fn tenant(field: &Field<'_>, around: &Around) -> Option<TenantMatch> {
     let value = section.required("value").and_then(|field| field.text());
     let source = section.optional("source").map(|field| source(&field, around));
     let issuer = section.optional("issuer").map(|field| field.text());
-    let sources = &around.identity.tenant;
-    if source.is_none() && sources.len() > 1 {
-        let kinds: Vec<_> = sources.iter().map(|source| source.kind()).collect();
+    let kinds = kinds(around);
+    if source.is_none() && kinds.len() > 1 {
         section.problem(format!(
             "identity.tenant has several sources: say which with source: one of {}",
             kinds.join(", ")
@@ -82,12 +81,24 @@ fn tenant(field: &Field<'_>, around: &Around) -> Option<TenantMatch> {
 
 fn source<'n>(field: &Field<'n>, around: &Around) -> Option<&'n str> {
     let kind = field.text()?;
-    if around.identity.tenant.iter().any(|source| source.kind() == kind) {
+    let kinds = kinds(around);
+    if around.identity.is_none() || kinds.contains(&kind) {
         return Some(kind);
     }
-    let kinds: Vec<_> = around.identity.tenant.iter().map(|source| source.kind()).collect();
     field.problem(format!("{kind:?} is no source of identity.tenant: it has {}", kinds.join(", ")));
     None
+}
+
+/// The kinds of the tenant's sources, each once; none where they are not known.
+fn kinds(around: &Around) -> Vec<&str> {
+    let sources = around.identity.iter().flat_map(|identity| &identity.tenant);
+    let mut kinds = Vec::new();
+    for kind in sources.map(|source| source.kind()) {
+        if !kinds.contains(&kind) {
+            kinds.push(kind);
+        }
+    }
+    kinds
 }
 
 fn set(field: &Field<'_>, limit: &Limit, around: &Around) -> Option<Set> {
