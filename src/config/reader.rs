@@ -157,6 +157,15 @@ impl<'n> Field<'n> {
         }
     }
 
+    pub fn nonempty(&self) -> Option<&'n str> {
+        let text = self.text()?;
+        if text.is_empty() {
+            self.problem("the text is empty");
+            return None;
+        }
+        Some(text)
+    }
+
     /// A text that is something more.
     pub fn parse<T, E: fmt::Display>(&self, parse: impl FnOnce(&str) -> Result<T, E>) -> Option<T> {
         let text = self.text()?;

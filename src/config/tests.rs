@@ -1,3 +1,5 @@
+mod overrides;
+
 use std::fs;
 use std::path::Path;
 

@@ -135,6 +135,14 @@ impl Source {
         matches!(self.origin, Origin::Header(_) | Origin::Address)
     }
 
+    /// The issuers that a JWT source accepts, none meaning every one; `None` for other sources, which have no issuer.
+    pub fn issuers(&self) -> Option<&[Box<str>]> {
+        match &self.origin {
+            Origin::Jwt { issuers, .. } => Some(issuers),
+            _ => None,
+        }
+    }
+
     /// As it stands in keys: `jwt/sub`, `header/x-user`, `route/tenant`, `mtls`, `address`.
     pub fn kind(&self) -> &str {
         &self.kind

@@ -67,7 +67,7 @@ fn source(field: &Field<'_>) -> Option<Source> {
     match chosen? {
         ("jwt", field) => jwt(field.section()?),
         ("mtls", field) => mtls(field.section()?),
-        ("route", field) => nonempty(&field).map(Source::route),
+        ("route", field) => field.nonempty().map(Source::route),
         (_, field) => header(field.section()?),
     }
 }
@@ -75,10 +75,10 @@ fn source(field: &Field<'_>) -> Option<Source> {
 fn jwt(section: Section<'_>) -> Option<Source> {
     let claim = section.required("claim").and_then(|field| match field.is_list() {
         true => texts(&field),
-        false => nonempty(&field).map(|text| vec![text.to_owned()]),
+        false => field.nonempty().map(|text| vec![text.to_owned()]),
     });
     let issuers = section.optional("issuers").map_or(Some(Vec::new()), |field| texts(&field));
-    let name = |key, default| section.optional(key).map_or(Some(default), |field| nonempty(&field));
+    let name = |key, default| section.optional(key).map_or(Some(default), |field| field.nonempty());
     let (namespace, payload) = (name("namespace", JWT_NAMESPACE), name("payload", JWT_PAYLOAD));
     section.finish();
     Some(Source::jwt(namespace?, payload?, &claim?, &issuers?))
@@ -98,7 +98,7 @@ fn header(section: Section<'_>) -> Option<Source> {
             if fits { Ok(Source::header(text)) } else { Err("a header's name is 1 to 128 of letters, digits and '-'") }
         })
     });
-    let why = section.required("trusted_because").and_then(|field| nonempty(&field).map(str::len));
+    let why = section.required("trusted_because").and_then(|field| field.nonempty().map(str::len));
     section.finish();
     why.and(name)
 }
@@ -109,14 +109,5 @@ fn texts(field: &Field<'_>) -> Option<Vec<String>> {
         field.problem("the list is empty");
         return None;
     }
-    items.iter().map(|item| nonempty(item).map(str::to_owned)).collect()
-}
-
-fn nonempty<'n>(field: &Field<'n>) -> Option<&'n str> {
-    let text = field.text()?;
-    if text.is_empty() {
-        field.problem("the text is empty");
-        return None;
-    }
-    Some(text)
+    items.iter().map(|item| item.nonempty().map(str::to_owned)).collect()
 }

@@ -95,11 +95,11 @@ fn policy(field: &Field<'_>, around: &Around) -> Option<Policy> {
     let scope = (around.prefix.as_str(), scope_name, version.map_or(1, Version::get));
     let limits = limits.and_then(|field| limits_of(&field, scope, cost.as_ref(), around));
     let overrides = match overrides {
-        Some(field) => limits.as_deref().and_then(|limits| overrides::overrides(&field, limits, around)),
+        Some(field) => overrides::overrides(&field, limits.as_deref(), cost.as_ref(), around),
         None => Some(Overrides::default()),
     };
     let first = limits.as_deref().and_then(<[Limit]>::first);
-    let on_failure = on_failure.and_then(|field| failure::on_failure(&field, scope, first, around));
+    let on_failure = on_failure.and_then(|field| failure::on_failure(&field, scope, first, cost.as_ref(), around));
     let policy = Policy {
         name: name?,
         version: version?,
@@ -183,19 +183,31 @@ fn limit(field: &Field<'_>, scope: Scope<'_>, alone: bool, cost: Option<&Cost>, 
         field
             .problem(format!("its keys have {found} bytes, more than {MAX_KEY_LEN}: shorten its name or the policy's"));
     }
-    if let Some((least, most)) = cost.map(Cost::range) {
-        if least > algorithm.quota() {
-            field.problem(format!("lets {} pass, and a request costs {least}: none can ever pass", algorithm.quota()));
-        }
-        let rail = around.rails.max_log_cost;
-        if matches!(algorithm, Algorithm::SlidingLog(_)) && most > rail {
-            field.problem(format!(
-                "a sliding log holds Redis up for each unit, and a request may cost {most}, above {rail}: \
-                 lower the cost, take a sliding_window, or raise guard_rails.max_log_cost"
-            ));
-        }
+    can_pass(field, &algorithm, cost);
+    let (rail, most) = (around.rails.max_log_cost, cost.map_or(0, Cost::most));
+    if matches!(algorithm, Algorithm::SlidingLog(_)) && most > rail {
+        field.problem(format!(
+            "a sliding log holds Redis up for each unit, and a request may cost {most}, above {rail}: \
+             lower the cost, take a sliding_window, or raise guard_rails.max_log_cost"
+        ));
     }
     Some(Limit { name, algorithm, per, mode, key })
+}
+
+/// Whether a request of the usual cost passes at all: one that costs more than a limit lets through at once never does.
+fn can_pass(field: &Field<'_>, algorithm: &Algorithm, cost: Option<&Cost>) {
+    let (cost, when) = match cost {
+        None => return,
+        Some(Cost::Fixed(cost)) => (*cost, ""),
+        Some(Cost::Route { default, .. }) => (*default, " where its route does not say"),
+    };
+    let quota = algorithm.quota();
+    if cost > quota {
+        field.problem(format!(
+            "lets {quota} pass at once, and a request costs {cost}{when}, so none can ever pass: raise it to {cost} or more, \
+             or lower the cost"
+        ));
+    }
 }
 
 /// What a limit counts by, and whether there is a source for each part.

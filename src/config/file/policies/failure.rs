@@ -1,12 +1,12 @@
 //! `on_failure` and `on_unidentified`: what becomes of a request that cannot be counted.
 
 use super::algorithm::{algorithm, shared_by};
-use super::{Around, Scope, parts};
+use super::{Around, Scope, can_pass, parts};
 use crate::config::reader::Field;
 use crate::decision::key::KeyTemplate;
 use crate::decision::limit::{Limit, Mode};
 use crate::decision::name::Name;
-use crate::decision::policy::{DenyStatus, LocalLimit, OnFailure, OnUnidentified};
+use crate::decision::policy::{Cost, DenyStatus, LocalLimit, OnFailure, OnUnidentified};
 
 pub fn on_unidentified(field: &Field<'_>) -> Option<OnUnidentified> {
     let deny = OnUnidentified::Deny(DenyStatus::Unauthorized);
@@ -31,7 +31,13 @@ pub fn on_unidentified(field: &Field<'_>) -> Option<OnUnidentified> {
 }
 
 /// `first` is the policy's first limit, whose `per` a local limit has unless it says otherwise.
-pub fn on_failure(field: &Field<'_>, scope: Scope<'_>, first: Option<&Limit>, around: &Around) -> Option<OnFailure> {
+pub fn on_failure(
+    field: &Field<'_>,
+    scope: Scope<'_>,
+    first: Option<&Limit>,
+    cost: Option<&Cost>,
+    around: &Around,
+) -> Option<OnFailure> {
     if field.is_text() {
         let to_envoy = field.choice(&[("closed", false), ("envoy", true)])?;
         return Some(if to_envoy { OnFailure::Envoy } else { OnFailure::Closed });
@@ -61,6 +67,7 @@ pub fn on_failure(field: &Field<'_>, scope: Scope<'_>, first: Option<&Limit>, ar
     let (per, algorithm, replicas) = (per?, algorithm?, replicas?);
     // Each of the sidecars gets its share, rounded down, but never nothing.
     let algorithm = shared_by(&algorithm, replicas);
+    can_pass(&field, &algorithm, cost);
     let name = Name::parse("local").ok()?;
     let key = KeyTemplate::joint(&around.secret, scope, name.as_str(), &algorithm.shape());
     Some(OnFailure::Open(LocalLimit::Limited(Box::new(Limit { name, algorithm, per, mode: Mode::Enforce, key }))))
