@@ -55,17 +55,19 @@ fn against(field: &Field<'_>, policy: &Policy, earlier: &Policy) {
     if earlier.name == policy.name {
         field.problem(format!("a policy before this one is named {} too: counters would be shared", policy.name));
     }
-    if !(earlier.matcher == Matcher::default() || earlier.matcher == policy.matcher) {
+    if !earlier.matcher.covers(&policy.matcher) {
         return;
     }
     let name = &earlier.name;
     if earlier.mode == Mode::Enforce {
-        let which =
-            if earlier.matcher == Matcher::default() { "takes every request" } else { "matches the same requests" };
-        field.problem(format!("is never reached: policy {name} before it {which}"));
+        let which = if earlier.matcher == Matcher::default() { "every request" } else { "all of its requests" };
+        field.problem(format!(
+            "is never reached: policy {name} before it takes {which}: put this one first, or narrow the other's match"
+        ));
     } else {
         field.warning(format!(
-            "is not enforced: policy {name} before it is {} and takes its requests",
+            "is not enforced: policy {name} before it is {} and takes all of its requests: put this one first, if it is \
+             meant to act",
             earlier.mode.as_str()
         ));
     }
