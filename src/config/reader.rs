@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::fmt;
 use std::time::Duration;
 
+use super::duration::{self, BadDuration};
 use super::tree::{Key, Node, Place, Value};
 
 /// One thing that is wrong with the file.
@@ -193,20 +194,19 @@ impl<'n> Field<'n> {
 
     /// A number with a unit.
     pub fn duration(&self) -> Option<Duration> {
-        const LIKE: &str = "a duration with a unit, like 250ms, 10s or 1m";
         match &self.node.value {
-            Value::Text(text) => match humantime::parse_duration(text) {
+            Value::Text(text) | Value::Number(text) => match duration::parse(text) {
                 Ok(duration) => Some(duration),
-                Err(_) => {
-                    self.problem(format!("{text:?} is not {LIKE}"));
+                Err(bad @ BadDuration::NoUnit(_)) => {
+                    self.problem(bad);
+                    None
+                }
+                Err(bad @ BadDuration::Form) => {
+                    self.problem(format!("{text:?}: {bad}"));
                     None
                 }
             },
-            Value::Number(text) if text.bytes().all(|b| b.is_ascii_digit()) => {
-                self.problem(format!("{text} has no unit: write {text}s for seconds or {text}ms for milliseconds"));
-                None
-            }
-            _ => self.wanted(LIKE),
+            _ => self.wanted("a duration, like 250ms, 10s or 1h30m"),
         }
     }
 

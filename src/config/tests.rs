@@ -107,12 +107,12 @@ fn odd_and_out_of_range_numbers_are_refused() {
     }
     assert!(problems("limit: 3", "limit: 1000001").contains("raise guard_rails.max_limit"));
     assert!(problems("window: 10s", "window: 61m").contains("raise guard_rails.max_window"));
-    for odd in ["0", "0s", "60", "1.5", "100y", "-5s", "10us", "ten", "~"] {
+    for odd in ["0", "0s", "60", "1.5", "100y", "-5s", "10us", "1M", "1.5s", "ten", "~"] {
         let found = problems("window: 10s", &format!("window: {odd}"));
         assert!(found.contains("fixed_window.window: "), "{odd}: {found}");
     }
     assert!(load(&VALID.replace("window: 10s", "window: 1ms")).is_ok());
-    let raised = format!("{}guard_rails: {{ max_window: 1day }}\n", VALID.replace("window: 10s", "window: 61m"));
+    let raised = format!("{}guard_rails: {{ max_window: 1d }}\n", VALID.replace("window: 10s", "window: 61m"));
     assert!(load(&raised).is_ok());
 }
 

@@ -5,6 +5,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::config::duration::shown;
 use crate::config::reader::{Field, Section};
 use crate::config::{Fixed, Listen, StoreSettings, UnixListen};
 use crate::decision::key::Secret;
@@ -85,7 +86,6 @@ fn socket_address(field: &Field<'_>) -> Option<SocketAddr> {
 pub fn bounded(field: &Field<'_>, least: Duration, most: Duration) -> Option<Duration> {
     let duration = field.duration()?;
     if !(least..=most).contains(&duration) {
-        let shown = |d| humantime::format_duration(d).to_string().replace(' ', "");
         field.problem(format!("{} is not within {} to {}", shown(duration), shown(least), shown(most)));
         return None;
     }
