@@ -170,7 +170,12 @@ impl<'n> Field<'n> {
     /// A text that is something more.
     pub fn parse<T, E: fmt::Display>(&self, parse: impl FnOnce(&str) -> Result<T, E>) -> Option<T> {
         let text = self.text()?;
-        parse(text).map_err(|error| self.problem(format!("{text:?}: {error}"))).ok()
+        parse(text).map_err(|error| self.problem(format!("{}: {error}", quoted(text)))).ok()
+    }
+
+    /// A text that is something more and may hold a password: the message never repeats it.
+    pub fn parse_unseen<T, E: fmt::Display>(&self, parse: impl FnOnce(&str) -> Result<T, E>) -> Option<T> {
+        parse(self.text()?).map_err(|error| self.problem(error)).ok()
     }
 
     /// A whole number in plain decimal digits.
@@ -202,7 +207,7 @@ impl<'n> Field<'n> {
                     None
                 }
                 Err(bad @ BadDuration::Form) => {
-                    self.problem(format!("{text:?}: {bad}"));
+                    self.problem(format!("{}: {bad}", quoted(text)));
                     None
                 }
             },
@@ -217,7 +222,7 @@ impl<'n> Field<'n> {
             Value::Text(text) => {
                 let found = choices.iter().find(|(word, _)| word == text);
                 if found.is_none() {
-                    self.problem(format!("{text:?} is not one of {}", words.join(", ")));
+                    self.problem(format!("{} is not one of {}", quoted(text), words.join(", ")));
                 }
                 found.map(|(_, meaning)| meaning.clone())
             }
@@ -264,11 +269,23 @@ impl<'n> Section<'n> {
         for (key, _) in self.entries.iter().filter(|(key, _)| !asked.contains(&key.text.as_str())) {
             let nearest = asked.iter().max_by(|a, b| likeness(a, &key.text).total_cmp(&likeness(b, &key.text)));
             let text = match nearest.filter(|near| likeness(near, &key.text) > 0.7) {
-                Some(near) => format!("unknown key {:?}: did you mean {near:?}?", key.text),
-                None => format!("unknown key {:?}: known here are {}", key.text, asked.join(", ")),
+                Some(near) => format!("unknown key {}: did you mean {near:?}?", quoted(&key.text)),
+                None => format!("unknown key {}: known here are {}", quoted(&key.text), asked.join(", ")),
             };
             self.findings.add(Problem { at: Some(key.at), path: self.path.clone(), text });
         }
+    }
+}
+
+/// `"text"` for a message, shortened. What looks like a URL or an address is not repeated: it may hold a password.
+fn quoted(text: &str) -> String {
+    const MOST: usize = 40;
+    if text.contains('@') || text.contains("://") {
+        return "(not repeated, it may hold a password)".to_owned();
+    }
+    match text.char_indices().nth(MOST) {
+        None => format!("{text:?}"),
+        Some((end, _)) => format!("{:?}", format!("{}...", &text[..end])),
     }
 }
 

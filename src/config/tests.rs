@@ -154,6 +154,11 @@ fn what_can_never_work_is_refused() {
         ("[{ route: tenant }]", "[{ header: { name: x-t } }]", "\"trusted_because\" is missing"),
         ("secret_file: SECRET", "secret_file: /none", "No such file"),
         ("secret_file: SECRET", "secret_env: TALLYGATE_NO_SUCH_VARIABLE", "is not set"),
+        ("store: {", "server: { listen: \"127.0.0.1:9180\" }\nstore: {", "are both 127.0.0.1:9180"),
+        ("store: {", "server: { socket_mode: \"0660\" }\nstore: {", "is for a Unix socket"),
+        ("redis: {", "redis: { username: tally,", "a user without a password is never sent"),
+        ("redis: {", "redis: { password_file: /none,", "password_file: /none: No such file"),
+        ("redis: {", "redis: { password_file: /etc,", "password_file: /etc is a folder"),
         ("per: [tenant]", "per: [tenant, tenant]", "stands here twice"),
         ("per: [tenant]", "per: tenant", "wanted a list"),
     ] {
@@ -167,8 +172,18 @@ fn what_can_never_work_is_refused() {
 
 #[test]
 fn a_password_is_never_repeated() {
-    let found = problems("redis://127.0.0.1:6379", "redis://u:PW-CANARY@ho st:99999");
-    assert!(found.contains("store.redis.url") && !found.contains("CANARY"), "{found}");
+    let redis = "url: \"redis://127.0.0.1:6379\"";
+    for (from, to, key) in [
+        ("redis://127.0.0.1:6379", "redis://u:PW-CANARY@ho st:99999", "store.redis.url"),
+        (redis, "cluster: { nodes: [\"redis://:PW-CANARY@h:1\"] }", "store.redis.cluster.nodes[0]"),
+        (redis, "url:redis://u:PW-CANARY@h:1", "store.redis: unknown key"), // the space behind the colon is missing
+        ("store: {", "server: { listen: \"redis://u:PW-CANARY@h:1\" }\nstore: {", "server.listen"),
+        ("secret_file: SECRET", "secret_env: CANARY0123456789abcdef0123456789", "hmac.secret_env"),
+        ("secret_file: SECRET", "secret_file: CANARY0123456789abcdef0123456789", "hmac.secret_file"),
+    ] {
+        let found = problems(from, to);
+        assert!(found.contains(key) && !found.contains("CANARY"), "{to}: {found}");
+    }
     let config = load(&VALID.replace("redis://127", "redis://u:PW-CANARY@127")).unwrap();
     assert!(!format!("{:?}", config.fixed).contains("CANARY"));
 }
