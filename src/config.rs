@@ -8,8 +8,10 @@ pub mod explain;
 mod file;
 mod reader;
 pub mod reload;
+mod syntax;
 mod tree;
 mod watch;
+mod words;
 
 use std::fmt;
 use std::net::SocketAddr;

@@ -17,7 +17,7 @@ use crate::decision::name::Prefix;
 use crate::decision::policy::{Answer, Rules};
 
 /// A configuration is read by people; one beyond this size is not one.
-const MAX_FILE_LEN: u64 = 1024 * 1024;
+const MAX_FILE_LEN: u64 = 2 * 1024 * 1024;
 const LONGEST_BUDGET: Duration = Duration::from_secs(10);
 
 pub fn load(path: &Path, secret: Option<&Secret>) -> Result<Config, Vec<Problem>> {
@@ -26,7 +26,11 @@ pub fn load(path: &Path, secret: Option<&Secret>) -> Result<Config, Vec<Problem>
     if length > MAX_FILE_LEN {
         return Err(whole(format!("has {length} bytes, more than the {MAX_FILE_LEN} that a configuration may have")));
     }
-    let source = std::fs::read_to_string(path).map_err(|error| whole(format!("cannot be read: {error}")))?;
+    let bytes = std::fs::read(path).map_err(|error| whole(format!("cannot be read: {error}")))?;
+    let source = String::from_utf8(bytes).map_err(|error| {
+        let line = 1 + error.as_bytes()[..error.utf8_error().valid_up_to()].iter().filter(|b| **b == b'\n').count();
+        whole(format!("is not UTF-8, from line {line} on: save it in this encoding"))
+    })?;
     let root =
         tree::parse(&source).map_err(|error| vec![Problem { at: error.at, path: String::new(), text: error.text }])?;
     let findings = Findings::default();

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::duration::{self, BadDuration};
 use super::tree::{Key, Node, Place, Value};
+use super::words::{nearest, quoted};
 
 /// One thing that is wrong with the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -267,30 +268,13 @@ impl<'n> Section<'n> {
     pub fn finish(self) {
         let asked = self.asked.into_inner();
         for (key, _) in self.entries.iter().filter(|(key, _)| !asked.contains(&key.text.as_str())) {
-            let nearest = asked.iter().max_by(|a, b| likeness(a, &key.text).total_cmp(&likeness(b, &key.text)));
-            let text = match nearest.filter(|near| likeness(near, &key.text) > 0.7) {
+            let text = match nearest(&key.text, asked.iter().copied()) {
                 Some(near) => format!("unknown key {}: did you mean {near:?}?", quoted(&key.text)),
                 None => format!("unknown key {}: known here are {}", quoted(&key.text), asked.join(", ")),
             };
             self.findings.add(Problem { at: Some(key.at), path: self.path.clone(), text });
         }
     }
-}
-
-/// `"text"` for a message, shortened. What looks like a URL or an address is not repeated: it may hold a password.
-fn quoted(text: &str) -> String {
-    const MOST: usize = 40;
-    if text.contains('@') || text.contains("://") {
-        return "(not repeated, it may hold a password)".to_owned();
-    }
-    match text.char_indices().nth(MOST) {
-        None => format!("{text:?}"),
-        Some((end, _)) => format!("{:?}", format!("{}...", &text[..end])),
-    }
-}
-
-fn likeness(a: &str, b: &str) -> f64 {
-    strsim::normalized_damerau_levenshtein(a, b)
 }
 
 fn join(path: &str, key: &str) -> String {

@@ -7,6 +7,7 @@ use std::collections::HashSet;
 use super::algorithm::with_numbers;
 use super::{Around, can_pass};
 use crate::config::reader::{Field, Section};
+use crate::config::tree::MAX_NODES;
 use crate::decision::algorithm::Algorithm;
 use crate::decision::identity::Part;
 use crate::decision::limit::Limit;
@@ -14,6 +15,8 @@ use crate::decision::overrides::{Override, Overrides, Set, TenantMatch};
 use crate::decision::policy::Cost;
 
 const MOST_OVERRIDES: usize = 10_000;
+/// The longest form of an override is fourteen values; a file must have room for as many as a policy may have.
+const _: () = assert!(14 * MOST_OVERRIDES < MAX_NODES);
 
 /// `limits` are the policy's, or `None` where they are wrong: nothing can be said about names and numbers then.
 pub fn overrides(
