@@ -3,12 +3,15 @@
 //! Two stages. `tree` and `reader` hold what was typed, with places; `file` says what it means. All problems of a file are
 //! reported at once, each with line, path and remedy. A file that has one changes nothing.
 
+pub mod duration;
 pub mod explain;
 mod file;
 mod reader;
 pub mod reload;
+mod syntax;
 mod tree;
 mod watch;
+mod words;
 
 use std::fmt;
 use std::net::SocketAddr;

@@ -15,6 +15,7 @@ use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_client::HealthClient;
 
 use super::{exit, pair, runtime};
+use crate::config::duration;
 
 #[derive(Args)]
 pub struct Arguments {
@@ -40,7 +41,7 @@ pub struct Arguments {
     #[arg(long, value_name = "KEY=VALUE", value_parser = pair)]
     route: Vec<(String, String)>,
     /// How long to wait for the answer
-    #[arg(long, default_value = "2s", value_parser = humantime::parse_duration)]
+    #[arg(long, default_value = "2s", value_parser = duration::parse)]
     timeout: Duration,
 }
 

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use super::duration::shown;
 use crate::decision::algorithm::Algorithm;
 use crate::decision::limit::{Limit, Mode};
 use crate::decision::matcher::{HostPattern, Matcher, PathPattern};
@@ -107,7 +108,7 @@ fn matched(matcher: &Matcher) -> String {
 
 /// `3 every 10s per tenant and subject (fixed window; up to 6 around a window's edge)`
 pub fn limit_in_words(limit: &Limit, algorithm: &Algorithm) -> String {
-    let span = |ms: u64| humantime::format_duration(Duration::from_millis(ms)).to_string();
+    let span = |ms: u64| shown(Duration::from_millis(ms));
     let (amount, how) = match algorithm {
         Algorithm::FixedWindow(rule) => {
             let edge = 2 * rule.limit();

@@ -4,7 +4,9 @@ use std::cell::RefCell;
 use std::fmt;
 use std::time::Duration;
 
+use super::duration::{self, BadDuration};
 use super::tree::{Key, Node, Place, Value};
+use super::words::{nearest, quoted};
 
 /// One thing that is wrong with the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -157,10 +159,24 @@ impl<'n> Field<'n> {
         }
     }
 
+    pub fn nonempty(&self) -> Option<&'n str> {
+        let text = self.text()?;
+        if text.is_empty() {
+            self.problem("the text is empty");
+            return None;
+        }
+        Some(text)
+    }
+
     /// A text that is something more.
     pub fn parse<T, E: fmt::Display>(&self, parse: impl FnOnce(&str) -> Result<T, E>) -> Option<T> {
         let text = self.text()?;
-        parse(text).map_err(|error| self.problem(format!("{text:?}: {error}"))).ok()
+        parse(text).map_err(|error| self.problem(format!("{}: {error}", quoted(text)))).ok()
+    }
+
+    /// A text that is something more and may hold a password: the message never repeats it.
+    pub fn parse_unseen<T, E: fmt::Display>(&self, parse: impl FnOnce(&str) -> Result<T, E>) -> Option<T> {
+        parse(self.text()?).map_err(|error| self.problem(error)).ok()
     }
 
     /// A whole number in plain decimal digits.
@@ -184,20 +200,19 @@ impl<'n> Field<'n> {
 
     /// A number with a unit.
     pub fn duration(&self) -> Option<Duration> {
-        const LIKE: &str = "a duration with a unit, like 250ms, 10s or 1m";
         match &self.node.value {
-            Value::Text(text) => match humantime::parse_duration(text) {
+            Value::Text(text) | Value::Number(text) => match duration::parse(text) {
                 Ok(duration) => Some(duration),
-                Err(_) => {
-                    self.problem(format!("{text:?} is not {LIKE}"));
+                Err(bad @ BadDuration::NoUnit(_)) => {
+                    self.problem(bad);
+                    None
+                }
+                Err(bad @ BadDuration::Form) => {
+                    self.problem(format!("{}: {bad}", quoted(text)));
                     None
                 }
             },
-            Value::Number(text) if text.bytes().all(|b| b.is_ascii_digit()) => {
-                self.problem(format!("{text} has no unit: write {text}s for seconds or {text}ms for milliseconds"));
-                None
-            }
-            _ => self.wanted(LIKE),
+            _ => self.wanted("a duration, like 250ms, 10s or 1h30m"),
         }
     }
 
@@ -208,7 +223,7 @@ impl<'n> Field<'n> {
             Value::Text(text) => {
                 let found = choices.iter().find(|(word, _)| word == text);
                 if found.is_none() {
-                    self.problem(format!("{text:?} is not one of {}", words.join(", ")));
+                    self.problem(format!("{} is not one of {}", quoted(text), words.join(", ")));
                 }
                 found.map(|(_, meaning)| meaning.clone())
             }
@@ -253,18 +268,13 @@ impl<'n> Section<'n> {
     pub fn finish(self) {
         let asked = self.asked.into_inner();
         for (key, _) in self.entries.iter().filter(|(key, _)| !asked.contains(&key.text.as_str())) {
-            let nearest = asked.iter().max_by(|a, b| likeness(a, &key.text).total_cmp(&likeness(b, &key.text)));
-            let text = match nearest.filter(|near| likeness(near, &key.text) > 0.7) {
-                Some(near) => format!("unknown key {:?}: did you mean {near:?}?", key.text),
-                None => format!("unknown key {:?}: known here are {}", key.text, asked.join(", ")),
+            let text = match nearest(&key.text, asked.iter().copied()) {
+                Some(near) => format!("unknown key {}: did you mean {near:?}?", quoted(&key.text)),
+                None => format!("unknown key {}: known here are {}", quoted(&key.text), asked.join(", ")),
             };
             self.findings.add(Problem { at: Some(key.at), path: self.path.clone(), text });
         }
     }
-}
-
-fn likeness(a: &str, b: &str) -> f64 {
-    strsim::normalized_damerau_levenshtein(a, b)
 }
 
 fn join(path: &str, key: &str) -> String {

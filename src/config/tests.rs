@@ -1,3 +1,5 @@
+mod overrides;
+
 use std::fs;
 use std::path::Path;
 
@@ -82,6 +84,19 @@ fn every_problem_is_reported_with_its_place_and_remedy() {
     assert_eq!(problems, wanted);
 }
 
+// A mistake once hid others (a bad prefix every policy, a bad user the URL), or made some up (a bad source that of a part).
+#[test]
+fn one_mistake_neither_hides_others_nor_makes_some_up() {
+    let count = |text: &str| load(text).err().map_or(0, |problems| problems.lines().count());
+    let prefix = format!("{}key_prefix: RL\n", VALID.replace("version: 1", "version: 0"));
+    assert_eq!(count(&prefix), 2, "{:?}", load(&prefix).err());
+    let store = VALID.replace("url: \"redis://127.0.0.1:6379\"", "url: \"http://h\", username: 1, database: no");
+    assert_eq!(count(&store), 3, "{:?}", load(&store).err());
+    let identity =
+        VALID.replace("tenant: [{ route: tenant }]", "tenant: [{ route: tenant }]\n  subject: [{ rout: x }]");
+    assert_eq!(count(&identity), 1, "{:?}", load(&identity).err());
+}
+
 // RL-32: what is not what it looks like is refused, with the name of the setting that raises a rail.
 #[test]
 fn odd_and_out_of_range_numbers_are_refused() {
@@ -92,12 +107,12 @@ fn odd_and_out_of_range_numbers_are_refused() {
     }
     assert!(problems("limit: 3", "limit: 1000001").contains("raise guard_rails.max_limit"));
     assert!(problems("window: 10s", "window: 61m").contains("raise guard_rails.max_window"));
-    for odd in ["0", "0s", "60", "1.5", "100y", "-5s", "10us", "ten", "~"] {
+    for odd in ["0", "0s", "60", "1.5", "100y", "-5s", "10us", "1M", "1.5s", "ten", "~"] {
         let found = problems("window: 10s", &format!("window: {odd}"));
         assert!(found.contains("fixed_window.window: "), "{odd}: {found}");
     }
     assert!(load(&VALID.replace("window: 10s", "window: 1ms")).is_ok());
-    let raised = format!("{}guard_rails: {{ max_window: 1day }}\n", VALID.replace("window: 10s", "window: 61m"));
+    let raised = format!("{}guard_rails: {{ max_window: 1d }}\n", VALID.replace("window: 10s", "window: 61m"));
     assert!(load(&raised).is_ok());
 }
 
@@ -139,6 +154,11 @@ fn what_can_never_work_is_refused() {
         ("[{ route: tenant }]", "[{ header: { name: x-t } }]", "\"trusted_because\" is missing"),
         ("secret_file: SECRET", "secret_file: /none", "No such file"),
         ("secret_file: SECRET", "secret_env: TALLYGATE_NO_SUCH_VARIABLE", "is not set"),
+        ("store: {", "server: { listen: \"127.0.0.1:9180\" }\nstore: {", "are both 127.0.0.1:9180"),
+        ("store: {", "server: { socket_mode: \"0660\" }\nstore: {", "is for a Unix socket"),
+        ("redis: {", "redis: { username: tally,", "a user without a password is never sent"),
+        ("redis: {", "redis: { password_file: /none,", "password_file: /none: No such file"),
+        ("redis: {", "redis: { password_file: /etc,", "password_file: /etc is a folder"),
         ("per: [tenant]", "per: [tenant, tenant]", "stands here twice"),
         ("per: [tenant]", "per: tenant", "wanted a list"),
     ] {
@@ -152,8 +172,18 @@ fn what_can_never_work_is_refused() {
 
 #[test]
 fn a_password_is_never_repeated() {
-    let found = problems("redis://127.0.0.1:6379", "redis://u:PW-CANARY@ho st:99999");
-    assert!(found.contains("store.redis.url") && !found.contains("CANARY"), "{found}");
+    let redis = "url: \"redis://127.0.0.1:6379\"";
+    for (from, to, key) in [
+        ("redis://127.0.0.1:6379", "redis://u:PW-CANARY@ho st:99999", "store.redis.url"),
+        (redis, "cluster: { nodes: [\"redis://:PW-CANARY@h:1\"] }", "store.redis.cluster.nodes[0]"),
+        (redis, "url:redis://u:PW-CANARY@h:1", "store.redis: unknown key"), // the space behind the colon is missing
+        ("store: {", "server: { listen: \"redis://u:PW-CANARY@h:1\" }\nstore: {", "server.listen"),
+        ("secret_file: SECRET", "secret_env: CANARY0123456789abcdef0123456789", "hmac.secret_env"),
+        ("secret_file: SECRET", "secret_file: CANARY0123456789abcdef0123456789", "hmac.secret_file"),
+    ] {
+        let found = problems(from, to);
+        assert!(found.contains(key) && !found.contains("CANARY"), "{to}: {found}");
+    }
     let config = load(&VALID.replace("redis://127", "redis://u:PW-CANARY@127")).unwrap();
     assert!(!format!("{:?}", config.fixed).contains("CANARY"));
 }

@@ -1,5 +1,7 @@
 //! Which requests a policy is for: all of its conditions must hold.
 
+mod covers;
+
 use std::borrow::Cow;
 use std::cell::OnceCell;
 
@@ -111,7 +113,8 @@ impl HostPattern {
         let (name, below) = text.strip_prefix("*.").map_or((text, false), |rest| (rest, true));
         let allowed = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b".-_[]:".contains(&b);
         let port_free = name.starts_with('[') || !name.contains(':');
-        if name.is_empty() || name.len() > 253 || !name.bytes().all(allowed) || !port_free {
+        // A request's host is compared without the root's dot.
+        if name.is_empty() || name.ends_with('.') || name.len() > 253 || !name.bytes().all(allowed) || !port_free {
             return Err(BadPattern::Host);
         }
         Ok(if below { Self::Below(format!(".{name}")) } else { Self::Exact(name.to_owned()) })

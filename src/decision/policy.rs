@@ -55,11 +55,11 @@ impl Cost {
     /// The most that any request may cost.
     pub const MAX: u64 = 1_000_000;
 
-    /// The least and the most that a request of this policy costs.
-    pub fn range(&self) -> (u64, u64) {
+    /// The most that a request of this policy costs.
+    pub fn most(&self) -> u64 {
         match self {
-            Self::Fixed(cost) => (*cost, *cost),
-            Self::Route { max, .. } => (1, *max),
+            Self::Fixed(cost) => *cost,
+            Self::Route { max, .. } => *max,
         }
     }
 

@@ -112,7 +112,7 @@ fn source(field: &Field<'_>) -> Option<Source> {
     match chosen? {
         ("jwt", field) => jwt(field.section()?),
         ("mtls", field) => mtls(field.section()?),
-        ("route", field) => nonempty(&field).map(Source::route),
+        ("route", field) => field.nonempty().map(Source::route),
         (_, field) => header(field.section()?),
     }
 }
@@ -120,10 +120,10 @@ fn source(field: &Field<'_>) -> Option<Source> {
 fn jwt(section: Section<'_>) -> Option<Source> {
     let path = section.required("claim").and_then(|field| match field.is_list() {
         true => texts(&field),
-        false => nonempty(&field).map(|text| vec![text.into()]),
+        false => field.nonempty().map(|text| vec![text.into()]),
     });
     let issuers = section.optional("issuers").map_or(Some(Vec::new()), |field| texts(&field));
-    let name = |key, default| section.optional(key).map_or(Some(default), |field| nonempty(&field));
+    let name = |key, default| section.optional(key).map_or(Some(default), |field| field.nonempty());
     let (namespace, payload) = (name("namespace", JWT_NAMESPACE), name("payload", JWT_PAYLOAD));
     let integers = section.optional("integers").map_or(Some(false), |field| field.boolean());
     section.finish();
@@ -159,7 +159,7 @@ fn header(section: Section<'_>) -> Option<Source> {
 
 /// Why something that any client could write is believed all the same. Whoever reads the file later needs to know.
 fn reason(section: &Section<'_>) -> Option<()> {
-    section.required("trusted_because").and_then(|field| nonempty(&field)).map(|_| ())
+    section.required("trusted_because").and_then(|field| field.nonempty()).map(|_| ())
 }
 
 fn header_name(field: &Field<'_>) -> Option<String> {
@@ -176,14 +176,5 @@ fn texts(field: &Field<'_>) -> Option<Vec<Box<str>>> {
         field.problem("the list is empty");
         return None;
     }
-    items.iter().map(|item| nonempty(item).map(Into::into)).collect()
-}
-
-fn nonempty<'n>(field: &Field<'n>) -> Option<&'n str> {
-    let text = field.text()?;
-    if text.is_empty() {
-        field.problem("the text is empty");
-        return None;
-    }
-    Some(text)
+    items.iter().map(|item| item.nonempty().map(Into::into)).collect()
 }

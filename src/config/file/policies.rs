@@ -24,7 +24,8 @@ const DEFAULT_MAX_COST: u64 = 100;
 pub struct Around {
     pub prefix: Prefix,
     pub rails: Rails,
-    pub identity: IdentitySources,
+    /// `None` where the section is wrong: nothing can be said about its sources then.
+    pub identity: Option<IdentitySources>,
     pub secret: Secret,
     /// Whether counters live in a Cluster, where the keys of one call must lie in one slot.
     pub is_cluster: bool,
@@ -54,17 +55,19 @@ fn against(field: &Field<'_>, policy: &Policy, earlier: &Policy) {
     if earlier.name == policy.name {
         field.problem(format!("a policy before this one is named {} too: counters would be shared", policy.name));
     }
-    if !(earlier.matcher == Matcher::default() || earlier.matcher == policy.matcher) {
+    if !earlier.matcher.covers(&policy.matcher) {
         return;
     }
     let name = &earlier.name;
     if earlier.mode == Mode::Enforce {
-        let which =
-            if earlier.matcher == Matcher::default() { "takes every request" } else { "matches the same requests" };
-        field.problem(format!("is never reached: policy {name} before it {which}"));
+        let which = if earlier.matcher == Matcher::default() { "every request" } else { "all of its requests" };
+        field.problem(format!(
+            "is never reached: policy {name} before it takes {which}: put this one first, or narrow the other's match"
+        ));
     } else {
         field.warning(format!(
-            "is not enforced: policy {name} before it is {} and takes its requests",
+            "is not enforced: policy {name} before it is {} and takes all of its requests: put this one first, if it is \
+             meant to act",
             earlier.mode.as_str()
         ));
     }
@@ -92,7 +95,7 @@ fn policy(field: &Field<'_>, around: &Around) -> Option<Policy> {
     let scope = (around.prefix.as_str(), scope_name, version.map_or(1, Version::get));
     let limits = limits.and_then(|field| limits_of(&field, scope, cost.as_ref(), around));
     let overrides = match overrides {
-        Some(field) => limits.as_deref().and_then(|limits| overrides::overrides(&field, limits, around)),
+        Some(field) => overrides::overrides(&field, limits.as_deref(), cost.as_ref(), around),
         None => Some(Overrides::default()),
     };
     let on_unidentified = match on_unidentified {
@@ -100,7 +103,7 @@ fn policy(field: &Field<'_>, around: &Around) -> Option<Policy> {
         None => Some(OnUnidentified::Deny(DenyStatus::Unauthorized)),
     };
     let first = limits.as_deref().and_then(<[Limit]>::first);
-    let on_failure = on_failure.and_then(|field| failure::on_failure(&field, scope, first, around));
+    let on_failure = on_failure.and_then(|field| failure::on_failure(&field, scope, first, cost.as_ref(), around));
     let policy = Policy {
         name: name?,
         version: version?,
@@ -169,7 +172,7 @@ fn limits_of(field: &Field<'_>, scope: Scope<'_>, cost: Option<&Cost>, around: &
 fn limit(field: &Field<'_>, scope: Scope<'_>, alone: bool, cost: Option<&Cost>, around: &Around) -> Option<Limit> {
     let section = field.section()?;
     let name = section.required("name").and_then(|field| field.parse(Name::parse));
-    let per = section.required("per").and_then(|field| parts(&field, &around.identity));
+    let per = section.required("per").and_then(|field| parts(&field, around.identity.as_ref()));
     let mode = section.optional("mode").map_or(Some(Mode::Enforce), |field| mode(&field));
     let algorithm = algorithm::algorithm(&section, around.rails);
     section.finish();
@@ -187,23 +190,35 @@ fn limit(field: &Field<'_>, scope: Scope<'_>, alone: bool, cost: Option<&Cost>, 
         field
             .problem(format!("its keys have {found} bytes, more than {MAX_KEY_LEN}: shorten its name or the policy's"));
     }
-    if let Some((least, most)) = cost.map(Cost::range) {
-        if least > algorithm.quota() {
-            field.problem(format!("lets {} pass, and a request costs {least}: none can ever pass", algorithm.quota()));
-        }
-        let rail = around.rails.max_log_cost;
-        if matches!(algorithm, Algorithm::SlidingLog(_)) && most > rail {
-            field.problem(format!(
-                "a sliding log holds Redis up for each unit, and a request may cost {most}, above {rail}: \
-                 lower the cost, take a sliding_window, or raise guard_rails.max_log_cost"
-            ));
-        }
+    can_pass(field, &algorithm, cost);
+    let (rail, most) = (around.rails.max_log_cost, cost.map_or(0, Cost::most));
+    if matches!(algorithm, Algorithm::SlidingLog(_)) && most > rail {
+        field.problem(format!(
+            "a sliding log holds Redis up for each unit, and a request may cost {most}, above {rail}: \
+             lower the cost, take a sliding_window, or raise guard_rails.max_log_cost"
+        ));
     }
     Some(Limit { name, algorithm, per, mode, key })
 }
 
+/// Whether a request of the usual cost passes at all: one that costs more than a limit lets through at once never does.
+fn can_pass(field: &Field<'_>, algorithm: &Algorithm, cost: Option<&Cost>) {
+    let (cost, when) = match cost {
+        None => return,
+        Some(Cost::Fixed(cost)) => (*cost, ""),
+        Some(Cost::Route { default, .. }) => (*default, " where its route does not say"),
+    };
+    let quota = algorithm.quota();
+    if cost > quota {
+        field.problem(format!(
+            "lets {quota} pass at once, and a request costs {cost}{when}, so none can ever pass: raise it to {cost} or more, \
+             or lower the cost"
+        ));
+    }
+}
+
 /// What a limit counts by, and whether there is a source for each part.
-fn parts(field: &Field<'_>, identity: &IdentitySources) -> Option<Vec<Part>> {
+fn parts(field: &Field<'_>, identity: Option<&IdentitySources>) -> Option<Vec<Part>> {
     let items = field.list()?;
     let choices = [("tenant", Part::Tenant), ("subject", Part::Subject), ("address", Part::Address)];
     let mut parts = Vec::new();
@@ -212,11 +227,11 @@ fn parts(field: &Field<'_>, identity: &IdentitySources) -> Option<Vec<Part>> {
         match item.choice(&choices) {
             Some(part) if parts.contains(&part) => item.problem("stands here twice"),
             Some(part) => {
-                let sources = match part {
+                let sources = identity.and_then(|identity| match part {
                     Part::Tenant => Some(&identity.tenant),
                     Part::Subject => Some(&identity.subject),
                     Part::Address => None,
-                };
+                });
                 if sources.is_some_and(Vec::is_empty) {
                     item.problem(format!("identity.{} names no source, so no request has one", part.as_str()));
                 }

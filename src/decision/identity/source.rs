@@ -87,6 +87,14 @@ impl Source {
         }
     }
 
+    /// The issuers that a JWT source accepts, none meaning every one; `None` for other sources, which have no issuer.
+    pub fn issuers(&self) -> Option<&[Box<str>]> {
+        match &self.origin {
+            Origin::Jwt(claim) => Some(&claim.issuers),
+            _ => None,
+        }
+    }
+
     /// As it stands in keys: `jwt/sub`, `header/x-user`, `route/tenant`, `mtls`, `address`.
     pub fn kind(&self) -> &str {
         &self.kind

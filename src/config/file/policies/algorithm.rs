@@ -3,6 +3,7 @@
 use std::fmt::Display;
 use std::time::Duration;
 
+use crate::config::duration::shown;
 use crate::config::reader::{Field, Section};
 use crate::decision::algorithm::{Algorithm, HARD_MAX_LIMIT, HARD_MAX_WINDOW_MS};
 use crate::decision::fixed_window::FixedWindow;
@@ -44,7 +45,7 @@ pub fn rails(field: Option<Field<'_>>) -> Rails {
         && let Some(window) = field.duration()
     {
         if window.is_zero() || window > Duration::from_millis(HARD_MAX_WINDOW_MS) {
-            field.problem("can be 1ms to 366days");
+            field.problem("can be 1ms to 366d");
         }
         rails.max_window = window;
     }
@@ -158,13 +159,13 @@ fn bounded_count(field: &Field<'_>, most: u64, rail: &str) -> Option<u64> {
 fn period(section: &Section<'_>, key: &'static str, rails: Rails) -> Option<u64> {
     let field = section.required(key)?;
     let period = field.duration()?;
-    if period.subsec_nanos() % 1_000_000 != 0 || period.is_zero() {
-        field.problem("must be whole milliseconds, at least 1ms");
+    if period.is_zero() {
+        field.problem("must be at least 1ms");
         return None;
     }
     if period > rails.max_window {
-        let most = humantime::format_duration(rails.max_window);
-        field.problem(format!("is longer than {most}: if it is meant, raise guard_rails.max_window (at most 366days)"));
+        let most = shown(rails.max_window);
+        field.problem(format!("is longer than {most}: if it is meant, raise guard_rails.max_window (at most 366d)"));
         return None;
     }
     u64::try_from(period.as_millis()).ok()

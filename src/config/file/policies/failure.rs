@@ -1,14 +1,14 @@
 //! `on_failure` and `on_unidentified`: what becomes of a request that cannot be counted.
 
 use super::algorithm::{algorithm, shared_by};
-use super::{Around, Scope, parts};
+use super::{Around, Scope, can_pass, parts};
 use crate::config::reader::Field;
 use crate::decision::algorithm::Algorithm;
 use crate::decision::identity::Part;
 use crate::decision::key::KeyTemplate;
 use crate::decision::limit::{Limit, Mode};
 use crate::decision::name::Name;
-use crate::decision::policy::{DenyStatus, LocalLimit, OnFailure, OnUnidentified};
+use crate::decision::policy::{Cost, DenyStatus, LocalLimit, OnFailure, OnUnidentified};
 
 /// Limits that stand beside a policy's own; their names are in their keys.
 pub const OWN_NAMES: [&str; 2] = ["local", "stranger"];
@@ -57,7 +57,13 @@ fn own_limit(name: &str, per: Vec<Part>, algorithm: Algorithm, scope: Scope<'_>,
 }
 
 /// `first` is the policy's first limit, whose `per` a local limit has unless it says otherwise.
-pub fn on_failure(field: &Field<'_>, scope: Scope<'_>, first: Option<&Limit>, around: &Around) -> Option<OnFailure> {
+pub fn on_failure(
+    field: &Field<'_>,
+    scope: Scope<'_>,
+    first: Option<&Limit>,
+    cost: Option<&Cost>,
+    around: &Around,
+) -> Option<OnFailure> {
     if field.is_text() {
         let to_envoy = field.choice(&[("closed", false), ("envoy", true)])?;
         return Some(if to_envoy { OnFailure::Envoy } else { OnFailure::Closed });
@@ -72,7 +78,7 @@ pub fn on_failure(field: &Field<'_>, scope: Scope<'_>, first: Option<&Limit>, ar
     }
     let section = field.section()?;
     let per = match section.optional("per") {
-        Some(field) => parts(&field, &around.identity),
+        Some(field) => parts(&field, around.identity.as_ref()),
         None => first.map(|limit| limit.per.clone()),
     };
     let algorithm = algorithm(&section, around.rails);
@@ -87,6 +93,7 @@ pub fn on_failure(field: &Field<'_>, scope: Scope<'_>, first: Option<&Limit>, ar
     let (per, algorithm, replicas) = (per?, algorithm?, replicas?);
     // Each of the sidecars gets its share, rounded down, but never nothing.
     let algorithm = shared_by(&algorithm, replicas);
+    can_pass(&field, &algorithm, cost);
     let limit = own_limit("local", per, algorithm, scope, around)?;
     Some(OnFailure::Open(LocalLimit::Limited(Box::new(limit))))
 }
