@@ -16,6 +16,8 @@ mod support;
 
 mod suite {
     mod answers;
+    mod cluster;
+    mod cluster_migration;
     mod configuration;
     mod counting;
     mod crowds;
