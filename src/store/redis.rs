@@ -108,7 +108,7 @@ impl RedisStore {
         if !asking {
             cluster.refresh();
         }
-        let named = cluster.node_at(redirect.address());
+        let named = cluster.node_named(&redirect);
         self.ask(&named, &call, asking).await.map_err(|error| error.inner)
     }
 

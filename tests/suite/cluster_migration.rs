@@ -115,6 +115,32 @@ fn a_slot_that_has_moved_is_followed_at_once_and_then_asked_directly() {
     goes_straight(&client, subject, migration.from);
 }
 
+// Once it was forgotten with each look at the map, since it serves no slot yet.
+#[test]
+fn a_slot_may_move_to_a_node_that_served_none() {
+    let mut cluster = Cluster::start();
+    let fourth = cluster.join();
+    let (_sidecar, client) = start(&cluster, one_limit(&cluster));
+    let [moving, other] = [0, 1].map(|shard| cluster.one_a_shard("subject").swap_remove(shard));
+    let key = keys::orders(&moving);
+    let migration = cluster.migrate(cluster.slot(&key), 0, fourth);
+    // Nobody has heard of that node before: the first check that is sent there finds no connection yet.
+    wait_for("a check to pass", Duration::from_secs(2), || {
+        client.check(&Check::of(&moving)).outcome() == Outcome::Allowed
+    });
+    pass(&client, &moving, 1);
+    // Another slot that has moved makes the sidecar look at the map.
+    let moved_on = cluster.migrate(cluster.slot(&keys::orders(&other)), 1, 2);
+    moved_on.finish();
+    pass(&client, &other, 1);
+    goes_straight(&client, &other, moved_on.from);
+    pass(&client, &moving, 3);
+    migration.finish();
+    is_limited(&client, &moving);
+    goes_straight(&client, &moving, migration.from);
+    assert_eq!(migration.to.get(&key).as_deref(), Some("5"));
+}
+
 #[test]
 fn several_limits_of_a_migrating_slot_fail_until_their_keys_have_moved_and_count_once() {
     let cluster = Cluster::start();

@@ -72,6 +72,14 @@ impl Cluster {
         });
     }
 
+    /// One more node, which serves no slot; its place among the nodes.
+    pub fn join(&mut self) -> usize {
+        self.nodes.push(RedisServer::start_with(settings));
+        let place = self.nodes.len() - 1;
+        self.meet(&self.nodes[place..]);
+        place
+    }
+
     fn is_whole(&self) -> bool {
         let owners = owners(&self.nodes[0]);
         let agrees = |node: &RedisServer| info(node, "cluster_state") == "ok" && self::owners(node) == owners;

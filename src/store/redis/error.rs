@@ -27,14 +27,6 @@ pub enum Redirect {
     Ask(Address),
 }
 
-impl Redirect {
-    pub fn address(&self) -> &Address {
-        match self {
-            Self::Moved(address) | Self::Ask(address) => address,
-        }
-    }
-}
-
 impl From<StoreError> for CallError {
     fn from(inner: StoreError) -> Self {
         Self { inner, is_no_script: false, breaks_connection: false, redirect: None }
