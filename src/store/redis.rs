@@ -195,7 +195,7 @@ async fn send(
             Ok(value)
         }
         Ok(Err(error)) => {
-            let error = error::classify(&error);
+            let error = error::classify(&error).said_by(&connection.address);
             if error.breaks_connection {
                 node.drop_connection(connection, &error.inner);
             } else {

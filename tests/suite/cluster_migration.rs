@@ -141,6 +141,26 @@ fn a_slot_may_move_to_a_node_that_served_none() {
     assert_eq!(migration.to.get(&key).as_deref(), Some("5"));
 }
 
+// A node need not say its own name: then the host that was asked is meant.
+#[test]
+fn nodes_without_a_name_are_followed_by_their_ports() {
+    let cluster = Cluster::start();
+    for node in &cluster.nodes {
+        node.run(&["CONFIG", "SET", "cluster-preferred-endpoint-type", "unknown-endpoint"]);
+    }
+    let (_sidecar, client) = start(&cluster, one_limit(&cluster));
+    let subject = &cluster.one_a_shard("subject")[0];
+    let key = keys::orders(subject);
+    pass(&client, subject, 2);
+    let migration = cluster.migrate(cluster.slot(&key), 0, 1);
+    migration.move_key(&key);
+    pass(&client, subject, 1);
+    migration.finish();
+    pass(&client, subject, 1);
+    assert_eq!(migration.to.get(&key).as_deref(), Some("4"));
+    goes_straight(&client, subject, migration.from);
+}
+
 #[test]
 fn several_limits_of_a_migrating_slot_fail_until_their_keys_have_moved_and_count_once() {
     let cluster = Cluster::start();
