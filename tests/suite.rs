@@ -17,6 +17,8 @@ mod support;
 mod suite {
     mod answers;
     mod changed_numbers;
+    mod cluster;
+    mod cluster_migration;
     mod configuration;
     mod costs;
     mod counting;

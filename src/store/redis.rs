@@ -109,7 +109,7 @@ impl RedisStore {
         if !asking {
             cluster.refresh();
         }
-        let named = cluster.node_at(redirect.address());
+        let named = cluster.node_named(&redirect);
         self.ask(&named, &call, asking).await.map_err(|error| error.inner)
     }
 
@@ -196,7 +196,7 @@ async fn send(
             Ok(value)
         }
         Ok(Err(error)) => {
-            let error = error::classify(&error);
+            let error = error::classify(&error).said_by(&connection.address);
             if error.breaks_connection {
                 node.drop_connection(connection, &error.inner);
             } else {

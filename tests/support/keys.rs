@@ -41,6 +41,12 @@ pub fn joint(scope: Scope<'_>, limit: &str, parts: &[Part<'_>], shared: &[Part<'
     format!("rl:{policy}:v{version}:{{{}}}:{limit}:{digest}", &tag[..16])
 }
 
+/// What the keys of a policy with several limits have in common: their beginning, and so their slot in a Cluster.
+pub fn tagged(policy: &str, shared: &[Part<'_>]) -> String {
+    let tag = hmac(&[b"tallygate-tag/1", policy.as_bytes(), b"1"], shared);
+    format!("rl:{policy}:v1:{{{}}}:", &tag[..16])
+}
+
 /// Each field is its length in 4 bytes and the bytes.
 fn hmac(fields: &[&[u8]], parts: &[Part<'_>]) -> String {
     let mut mac = Hmac::<Sha256>::new_from_slice(SECRET.as_bytes()).expect("HMAC takes a key of any length");
@@ -62,6 +68,11 @@ pub fn key(policy: &str, window_ms: u64, parts: &[Part<'_>]) -> String {
 /// [`Check::of`](super::check::Check::of) asks about.
 pub fn orders(subject: &str) -> String {
     key("orders", 60_000, &acme(subject))
+}
+
+/// The same for a policy `orders` whose limits are all per tenant and subject: the beginning of its keys.
+pub fn orders_tagged(subject: &str) -> String {
+    tagged("orders", &acme(subject))
 }
 
 /// The key of a subject behind the shipped Envoy configuration, whose tenant is `demo`: what

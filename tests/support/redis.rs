@@ -1,5 +1,6 @@
 //! A real redis-server on a loopback port, without persistence, in a folder of its own.
 
+use std::collections::BTreeMap;
 use std::process::Command;
 use std::time::Duration;
 
@@ -14,6 +15,7 @@ const START: Duration = Duration::from_secs(10);
 
 pub struct RedisServer {
     part: &'static str,
+    settings: Vec<String>,
     port: u16,
     process: Option<Process>,
     dir: TempDir,
@@ -33,14 +35,26 @@ impl RedisServer {
 
     /// One of the server versions that `make parts` knows, by the name of its binary.
     pub fn start_part(part: &'static str) -> Self {
+        Self::launch_any(part, Vec::new)
+    }
+
+    /// With settings as on the command line, made anew for each port that is tried. Commands are sent with the password among
+    /// them.
+    pub fn start_with(settings: impl Fn() -> Vec<String>) -> Self {
+        Self::launch_any("redis-server", settings)
+    }
+
+    fn launch_any(part: &'static str, settings: impl Fn() -> Vec<String>) -> Self {
         let dir = TempDir::with_prefix("tallygate-redis-").expect("a temporary folder");
+        let mut why = String::new();
         for _ in 0..20 {
-            let port = ports::free();
-            if let Ok(process) = launch(part, port, &dir) {
-                return Self { part, port, process: Some(process), dir };
+            let (port, settings) = (ports::free(), settings());
+            match launch(part, port, &dir, &settings) {
+                Ok(process) => return Self { part, settings, port, process: Some(process), dir },
+                Err(output) => why = output,
             }
         }
-        panic!("{part} did not start on any of 20 ports");
+        panic!("{part} did not start on any of 20 ports; it wrote:\n{why}");
     }
 
     pub fn port(&self) -> u16 {
@@ -50,7 +64,7 @@ impl RedisServer {
     /// Sends one command; panics if no reply came. An error reply is a reply.
     #[track_caller]
     pub fn command<A: AsRef<[u8]>>(&self, arguments: &[A]) -> Value {
-        match resp::call(self.port, arguments) {
+        match resp::call(self.port, password(&self.settings), arguments) {
             Ok(reply) => reply,
             Err(error) => panic!("redis-server did not reply: {error}"),
         }
@@ -102,12 +116,28 @@ impl RedisServer {
         keys
     }
 
+    /// Every counter by its key.
+    #[track_caller]
+    pub fn counters(&self) -> BTreeMap<String, u64> {
+        let count = |key: String| {
+            let count = self.get(&key)?.parse().unwrap_or_else(|_| panic!("{key} is no counter"));
+            Some((key, count))
+        };
+        self.keys().into_iter().filter_map(count).collect()
+    }
+
+    /// The value of a setting that it was started with.
+    #[track_caller]
+    pub fn setting(&self, name: &str) -> &str {
+        setting(&self.settings, name).unwrap_or_else(|| panic!("started without {name}"))
+    }
+
     /// One number of `INFO section`; 0 where the line is missing, as for a command that never ran.
     #[track_caller]
     pub fn info(&self, section: &str, field: &str) -> u64 {
         let text = self.run(&["INFO", section]).text();
         let line = text.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
-        let number = line.map_or("0", |value| value.trim_start_matches("calls="));
+        let number = line.map_or("0", |value| value.trim_start_matches("calls=").trim_start_matches("count="));
         let digits = number.find(|c: char| !c.is_ascii_digit()).map_or(number, |end| &number[..end]);
         digits.parse().unwrap_or_else(|_| panic!("{field} is not a number: {number}"))
     }
@@ -161,7 +191,7 @@ impl RedisServer {
     pub fn restart(&mut self) {
         self.process = None;
         // The port is ours by use: somebody who took it in between will let go of it.
-        self.process = poll(START, || launch(self.part, self.port, &self.dir).ok());
+        self.process = poll(START, || launch(self.part, self.port, &self.dir, &self.settings).ok());
         assert!(self.process.is_some(), "redis-server did not come back on port {}", self.port);
     }
 
@@ -171,16 +201,25 @@ impl RedisServer {
 }
 
 /// Starts redis-server and waits until it, and not somebody else on that port, answers. The error is its output.
-fn launch(part: &str, port: u16, dir: &TempDir) -> Result<Process, String> {
+fn launch(part: &str, port: u16, dir: &TempDir, settings: &[String]) -> Result<Process, String> {
     let mut command = Command::new(process::part(part, &process::variable(part)));
     command.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]);
-    command.arg("--dir").arg(dir.path());
+    command.arg("--dir").arg(dir.path()).args(settings);
     let mut process = Process::spawn(&mut command);
     let identity = format!("process_id:{}\r", process.pid());
     let ready = poll(START, || {
-        let ours = matches!(resp::call(port, &["INFO", "server"]), Ok(Value::Bytes(text))
+        let ours = matches!(resp::call(port, password(settings), &["INFO", "server"]), Ok(Value::Bytes(text))
             if String::from_utf8_lossy(&text).contains(&identity));
         if ours { Some(true) } else { process.exit().map(|_| false) }
     });
     if ready == Some(true) { Ok(process) } else { Err(process.stdout()) }
+}
+
+fn password(settings: &[String]) -> Option<&str> {
+    setting(settings, "--requirepass")
+}
+
+fn setting<'s>(settings: &'s [String], name: &str) -> Option<&'s str> {
+    let at = settings.iter().position(|setting| setting == name)?;
+    settings.get(at + 1).map(String::as_str)
 }

@@ -37,10 +37,22 @@ impl Value {
     }
 }
 
-/// Sends one command on a fresh connection and reads its reply.
-pub fn call<A: AsRef<[u8]>>(port: u16, arguments: &[A]) -> io::Result<Value> {
+/// Sends one command on a fresh connection, after AUTH where there is a password, and reads its reply.
+pub fn call<A: AsRef<[u8]>>(port: u16, password: Option<&str>, arguments: &[A]) -> io::Result<Value> {
     let mut stream = TcpStream::connect(("127.0.0.1", port))?;
     stream.set_read_timeout(Some(Duration::from_secs(10)))?;
+    let mut replies = BufReader::new(stream.try_clone()?);
+    if let Some(password) = password {
+        stream.write_all(&message(&["AUTH", password])?)?;
+        if let Value::Error(error) = read(&mut replies)? {
+            return Err(io::Error::other(error));
+        }
+    }
+    stream.write_all(&message(arguments)?)?;
+    read(&mut replies)
+}
+
+fn message<A: AsRef<[u8]>>(arguments: &[A]) -> io::Result<Vec<u8>> {
     let mut message = format!("*{}\r\n", arguments.len()).into_bytes();
     for argument in arguments {
         let bytes = argument.as_ref();
@@ -48,8 +60,7 @@ pub fn call<A: AsRef<[u8]>>(port: u16, arguments: &[A]) -> io::Result<Value> {
         message.extend_from_slice(bytes);
         message.extend_from_slice(b"\r\n");
     }
-    stream.write_all(&message)?;
-    read(&mut BufReader::new(stream))
+    Ok(message)
 }
 
 fn read(stream: &mut impl BufRead) -> io::Result<Value> {

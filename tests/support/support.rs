@@ -7,6 +7,7 @@
 pub mod answer;
 pub mod check;
 pub mod cli;
+pub mod cluster;
 pub mod envoy;
 pub mod grpc;
 pub mod http;

@@ -13,11 +13,12 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
-use tokio::time::{sleep, timeout, timeout_at};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use self::view::View;
 use super::dial::{Address, Dialer};
+use super::error::Redirect;
 use super::node::{Node, Place};
 use super::slot::slot_of;
 use crate::decision::verdict::FailureClass;
@@ -27,6 +28,8 @@ use crate::store::{StoreError, clock};
 const SLOW_TIMER: Duration = Duration::from_secs(5);
 /// The least pause between two looks.
 const LEAST_PAUSE: Duration = Duration::from_millis(200);
+/// For so long a node is kept that serves no slot and was last sent a call for one on its way there.
+const RECEIVING_LASTS: Duration = Duration::from_secs(60);
 /// How many nodes are asked at once.
 const ASKED: usize = 8;
 
@@ -41,8 +44,14 @@ struct Shared {
     seeds: Vec<Address>,
     map: ArcSwap<SlotMap>,
     /// Every node that serves slots or was named by a redirect, by address.
-    nodes: Mutex<HashMap<Address, Arc<Node>>>,
+    nodes: Mutex<HashMap<Address, Known>>,
     refresh: Arc<Notify>,
+}
+
+struct Known {
+    node: Arc<Node>,
+    /// When a call was last sent on to it for a slot that is on its way there: it may serve none yet.
+    receiving: Option<Instant>,
 }
 
 /// Who serves which slots.
@@ -82,8 +91,11 @@ impl Cluster {
     }
 
     /// The node that a redirect named.
-    pub fn node_at(&self, address: &Address) -> Arc<Node> {
-        self.shared.node(address)
+    pub fn node_named(&self, redirect: &Redirect) -> Arc<Node> {
+        match redirect {
+            Redirect::Moved(address) => self.shared.node(address, None),
+            Redirect::Ask(address) => self.shared.node(address, Some(clock::now())),
+        }
     }
 
     /// Asks for a look at the map soon.
@@ -97,13 +109,16 @@ impl Cluster {
 }
 
 impl Shared {
-    fn node(&self, address: &Address) -> Arc<Node> {
+    fn node(&self, address: &Address, receiving: Option<Instant>) -> Arc<Node> {
         let mut nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner);
         let start = || {
             let place = Place::Fixed(address.clone());
-            Arc::new(Node::start(Arc::clone(&self.dialer), place, &self.prefix, Arc::clone(&self.refresh)))
+            let node = Node::start(Arc::clone(&self.dialer), place, &self.prefix, Arc::clone(&self.refresh));
+            Known { node: Arc::new(node), receiving: None }
         };
-        Arc::clone(nodes.entry(address.clone()).or_insert_with(start))
+        let known = nodes.entry(address.clone()).or_insert_with(start);
+        known.receiving = receiving.or(known.receiving);
+        Arc::clone(&known.node)
     }
 
     async fn keep_fresh(&self) {
@@ -130,7 +145,7 @@ impl Shared {
     async fn look(&self) -> Option<View> {
         let mut known: Vec<(bool, Address)> = {
             let nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner);
-            nodes.iter().map(|(address, node)| (!node.is_up(), address.clone())).collect()
+            nodes.iter().map(|(address, known)| (!known.node.is_up(), address.clone())).collect()
         };
         known.sort();
         let known = known.into_iter().map(|(_, address)| address).take(ASKED);
@@ -142,11 +157,15 @@ impl Shared {
 
     fn adopt(&self, view: &View) {
         let ranges: Vec<_> =
-            view.ranges.iter().map(|(first, last, address)| (*first, *last, self.node(address))).collect();
+            view.ranges.iter().map(|(first, last, address)| (*first, *last, self.node(address, None))).collect();
         self.map.store(Arc::new(SlotMap { ranges }));
-        // Nodes that serve nothing any more end with their last call in flight.
+        // Nodes that neither serve nor receive a slot end with their last call in flight.
+        let now = clock::now();
         let mut nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner);
-        nodes.retain(|address, _| view.ranges.iter().any(|(_, _, serving)| serving == address));
+        nodes.retain(|address, known| {
+            known.receiving.is_some_and(|last| now - last < RECEIVING_LASTS)
+                || view.ranges.iter().any(|(_, _, serving)| serving == address)
+        });
     }
 }
 

@@ -28,10 +28,23 @@ pub enum Redirect {
 }
 
 impl Redirect {
-    pub fn address(&self) -> &Address {
-        match self {
-            Self::Moved(address) | Self::Ask(address) => address,
+    /// A redirect that names a port alone means the host that answered.
+    fn seen_from(mut self, answering: &Address) -> Self {
+        let (Self::Moved(named) | Self::Ask(named)) = &mut self;
+        if let (Address::Tcp { host, .. }, Address::Tcp { host: theirs, .. }) = (named, answering)
+            && host.is_empty()
+        {
+            host.clone_from(theirs);
         }
+        self
+    }
+}
+
+impl CallError {
+    /// The same, as said by the node at `answering`.
+    pub fn said_by(mut self, answering: &Address) -> Self {
+        self.redirect = self.redirect.map(|redirect| redirect.seen_from(answering));
+        self
     }
 }
 
@@ -64,11 +77,9 @@ pub fn classify(error: &RedisError) -> CallError {
 
 fn redirect(error: &RedisError) -> Option<Redirect> {
     let (host, port) = error.redirect_node().and_then(|(node, _)| node.rsplit_once(':'))?;
-    // Without a host the node that answered is meant; it is asked again by the map, once that is fresh.
     let host = host.trim_start_matches('[').trim_end_matches(']');
     let address = Address::Tcp { host: host.to_owned(), port: port.parse().ok()? };
     match error.code() {
-        _ if host.is_empty() => None,
         Some("MOVED") => Some(Redirect::Moved(address)),
         Some("ASK") => Some(Redirect::Ask(address)),
         _ => None,
@@ -122,6 +133,20 @@ mod tests {
         ] {
             assert_eq!(class_of_code(code), class, "{code}");
         }
+    }
+
+    #[test]
+    fn a_redirect_without_a_host_means_the_one_that_answered() {
+        let answering = Address::parse("10.0.0.7:6379").unwrap();
+        let redirect = |words: &str| {
+            let reply = redis::parse_redis_value(format!("-{words}\r\n").as_bytes()).unwrap();
+            classify(&reply.extract_error().unwrap_err()).said_by(&answering).redirect
+        };
+        let address = |text| Address::parse(text).unwrap();
+        assert_eq!(redirect("MOVED 3999 :6380"), Some(Redirect::Moved(address("10.0.0.7:6380"))));
+        assert_eq!(redirect("ASK 3999 10.0.0.8:6380"), Some(Redirect::Ask(address("10.0.0.8:6380"))));
+        assert_eq!(redirect("MOVED 3999 ::1:6380"), Some(Redirect::Moved(address("[::1]:6380"))));
+        assert_eq!(redirect("TRYAGAIN later"), None);
     }
 
     #[test]
