@@ -42,6 +42,7 @@ mod suite {
     mod redis_errors;
     mod refusals;
     mod reload;
+    mod replies;
     mod scripts;
     mod store_contract;
     mod windows;
