@@ -37,6 +37,36 @@ fn checks_that_failed_for_time_are_not_charged_when_redis_wakes() {
     assert_eq!(redis.get(&keys::orders("ada")).as_deref(), Some("1"));
 }
 
+// RL-20: the commands do run, long after their checks were answered, and it is the deadline in them that keeps them from
+// counting. That they ran is part of the test: commands that got lost would leave no ghost either.
+#[test]
+fn commands_that_arrive_after_their_checks_were_answered_run_and_charge_nothing() {
+    let redis = RedisServer::start();
+    let proxy = FaultProxy::start(redis.port());
+    let sidecar = Setup::redis(proxy.port()).policy("orders", 10, "60s", "closed").start();
+    let client = sidecar.client();
+    let ran = || redis.info("commandstats", "cmdstat_evalsha");
+    // From the second on, a check is one command.
+    client.check(&Check::of("before"));
+    assert_eq!(client.check(&Check::of("before")).outcome(), Outcome::Allowed);
+    let before = ran();
+
+    proxy.set(Fault::HoldRequests);
+    let subjects: Vec<_> = (0..20).map(|n| format!("subject-{n}")).collect();
+    let checks: Vec<_> = subjects.iter().map(|subject| Check::of(subject)).collect();
+    for answer in client.check_all(&checks) {
+        assert_eq!((answer.outcome(), answer.metadata("reason").as_str()), (Outcome::Failed, "timeout"));
+    }
+    assert_eq!(ran(), before);
+    proxy.set(Fault::Pass);
+    wait_for("the commands to run", Duration::from_secs(5), || ran() == before + 20);
+    assert_eq!(redis.keys(), [keys::orders("before")], "not one was charged");
+    wait_for("a check to pass again", Duration::from_secs(5), || {
+        client.check(&Check::of("subject-0")).outcome() == Outcome::Allowed
+    });
+    assert_eq!(redis.get(&keys::orders("subject-0")).as_deref(), Some("1"));
+}
+
 // RL-20
 #[test]
 fn a_lost_reply_counts_at_most_once_and_is_not_asked_for_again() {
