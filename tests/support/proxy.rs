@@ -36,7 +36,6 @@ pub struct FaultProxy {
 struct Shared {
     target: u16,
     fault: AtomicU8,
-    /// Replies are held back for so many microseconds, from the first number to both together.
     delay_us: AtomicU64,
     jitter_us: AtomicU64,
     accepted: AtomicUsize,
@@ -79,14 +78,12 @@ impl FaultProxy {
 
     /// Holds back each reply for so long, and none longer for those before it.
     pub fn delay(&self, delay: Duration) {
-        self.delay_between(delay, delay);
+        self.shared.delay_us.store(micros(delay), Ordering::Relaxed);
     }
 
-    /// Holds back each reply for a time between these.
-    pub fn delay_between(&self, shortest: Duration, longest: Duration) {
-        let us = |delay: Duration| delay.as_micros().try_into().expect("a short delay");
-        self.shared.delay_us.store(us(shortest), Ordering::Relaxed);
-        self.shared.jitter_us.store(us(longest - shortest), Ordering::Relaxed);
+    /// Holds back each reply for up to so much longer, but never lets one pass another.
+    pub fn jitter(&self, most: Duration) {
+        self.shared.jitter_us.store(micros(most), Ordering::Relaxed);
     }
 
     /// Connections taken so far.
@@ -102,6 +99,10 @@ impl Drop for FaultProxy {
         // Wakes the accepting thread, which then sees that it is over.
         let _ = TcpStream::connect(("127.0.0.1", self.port));
     }
+}
+
+fn micros(delay: Duration) -> u64 {
+    delay.as_micros().try_into().expect("a short delay")
 }
 
 /// Which way a pump moves bytes.
