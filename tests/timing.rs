@@ -17,9 +17,12 @@
 mod support;
 
 mod timing {
+    mod crashes;
     mod healing;
+    mod load;
     mod memory;
     mod outage;
+    mod refusing;
     mod soak;
     mod stall;
 }
