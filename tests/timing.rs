@@ -23,6 +23,7 @@ mod timing {
     mod memory;
     mod outage;
     mod refusing;
+    mod slow;
     mod soak;
     mod stall;
 }
