@@ -36,6 +36,7 @@ mod suite {
     mod lua_equals_rust;
     mod matching;
     mod memory;
+    mod overload;
     mod privacy;
     mod probe;
     mod redis_auth;

@@ -18,6 +18,7 @@ mod support;
 
 mod timing {
     mod crashes;
+    mod crossed;
     mod healing;
     mod load;
     mod memory;
