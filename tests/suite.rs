@@ -46,6 +46,7 @@ mod suite {
     mod modes;
     mod numbers;
     mod operator_tools;
+    mod overload;
     mod overrides;
     mod pace;
     mod privacy;
@@ -54,6 +55,7 @@ mod suite {
     mod redis_errors;
     mod refusals;
     mod reload;
+    mod replies;
     mod retry_after;
     mod script_rules;
     mod scripts;

@@ -17,10 +17,15 @@
 mod support;
 
 mod timing {
+    mod crashes;
+    mod crossed;
     mod healing;
+    mod load;
     mod memory;
     mod outage;
+    mod refusing;
     mod reload;
+    mod slow;
     mod soak;
     mod stall;
 }
