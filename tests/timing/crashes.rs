@@ -110,7 +110,7 @@ fn a_redis_that_pauses_its_clients_under_load_charges_no_check_that_had_failed()
         redis.run(&["CLIENT", "PAUSE", &pause.as_millis().to_string(), "ALL"]);
         let begins = [before, Instant::now()];
         // Answered when the pause is over.
-        resp::call(redis.port(), &["PING"]).expect("a reply after the pause");
+        resp::call(redis.port(), None, &["PING"]).expect("a reply after the pause");
         outage = Some(Outage::over(begins, before + pause, &stall));
     });
     let outage = outage.expect("there was one");
