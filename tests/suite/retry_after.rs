@@ -6,8 +6,9 @@ use std::thread;
 use std::time::Duration;
 
 use redis::Connection;
-use tallygate::decision::algorithm::Algorithm;
+use tallygate::decision::algorithm::{Algorithm, Role};
 use tallygate::decision::limit::Charge;
+use tallygate::decision::token_bucket::TokenBucket;
 
 use crate::support::answer::{Answer, Outcome};
 use crate::support::check::Check;
@@ -82,7 +83,10 @@ fn ask(connection: &mut Connection, charges: &[Charge<'_>]) -> (i64, i64, i64) {
 #[test]
 fn the_wait_in_the_reply_is_exact_on_the_stores_clock() {
     let redis = RedisServer::start();
-    let slots: Vec<Slot> = [700, 1300, 300, 37].iter().flat_map(|&ms| four(1, ms)).collect();
+    // Tokens that take no whole number of milliseconds.
+    let fractions = [(3, 1000), (7, 1000), (9, 5000)].map(|(rate, per)| TokenBucket::try_new(rate, per, 1).unwrap());
+    let fractions = fractions.map(|rule| Slot { algorithm: Algorithm::TokenBucket(rule), role: Role::Enforced });
+    let slots: Vec<Slot> = [700, 1300, 37].iter().flat_map(|&ms| four(1, ms)).chain(fractions).collect();
     thread::scope(|scope| {
         for (n, slot) in slots.iter().enumerate() {
             let mut connection = connect(&redis);
