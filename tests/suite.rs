@@ -45,6 +45,7 @@ mod suite {
     mod refusals;
     mod reload;
     mod scripts;
+    mod sentinel;
     mod store_contract;
     mod windows;
 }

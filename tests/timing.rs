@@ -18,8 +18,11 @@ mod support;
 
 mod timing {
     mod healing;
+    mod load;
     mod memory;
     mod outage;
+    mod remains;
+    mod sentinel;
     mod soak;
     mod stall;
 }

@@ -187,6 +187,7 @@ fn settings() -> Vec<String> {
         ["--cluster-require-full-coverage", "no"],
         ["--repl-diskless-sync-delay", "0"],
         ["--appendonly", "yes"],
+        ["--appendfsync", "no"],
     ];
     settings.concat().into_iter().map(str::to_owned).collect()
 }

@@ -19,6 +19,7 @@ pub mod proxy;
 pub mod redis;
 pub mod resp;
 pub mod schedule;
+pub mod sentinel;
 pub mod setup;
 pub mod sidecar;
 pub mod stack;
