@@ -77,15 +77,16 @@ fn passwords_come_from_files_and_a_wrong_one_is_told_by_its_place() {
     let passwords = Passwords { nodes: Some("CANARY-of-nodes"), sentinels: Some("CANARY-of-sentinels") };
     let watched = Watched::start_with(passwords);
     let store = watched.store();
-    let is_told = |sidecar: &Sidecar| {
+    let is_told = |sidecar: &Sidecar, place: &str| {
         wait_for("the log to tell why", Duration::from_secs(5), || {
-            sidecar.log().contains("no Sentinel names the master")
+            sidecar.log().lines().any(|line| line.contains("\"class\":\"permission\"") && line.contains(place))
         });
     };
     watched.write_passwords(Passwords { sentinels: Some("CANARY-wrong"), ..passwords });
     let sidecar = setup(&store).start_without_store();
-    is_told(&sidecar);
+    is_told(&sidecar, "\"place\":\"sentinel master mymaster\"");
     watched.write_passwords(Passwords { nodes: Some("CANARY-wrong"), ..passwords });
+    is_told(&sidecar, &format!("\"place\":\"127.0.0.1:{}, sentinel master mymaster\"", watched.nodes[0].port()));
     assert_eq!(sidecar.client().check(&Check::of("ada")).outcome(), Outcome::Failed);
     watched.write_passwords(passwords);
     passes(&sidecar, "ada");
