@@ -17,6 +17,8 @@
 mod support;
 
 mod timing {
+    mod cluster;
+    mod cluster_network;
     mod healing;
     mod load;
     mod memory;

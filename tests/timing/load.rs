@@ -8,13 +8,15 @@ use std::time::{Duration, Instant};
 
 use crate::support::answer::{Answer, Outcome};
 use crate::support::check::Check;
-use crate::support::grpc::Client;
+use crate::support::grpc::{Client, InFlight};
 use crate::support::keys;
 use crate::support::wait::wait_for;
 use crate::timing::stall::StallProbe;
 
 /// The default decision budget.
-const BUDGET: Duration = Duration::from_millis(250);
+pub const BUDGET: Duration = Duration::from_millis(250);
+/// A check that no fault touches takes a millisecond; one that waits for a silent node 200.
+pub const UNHINDERED: Duration = Duration::from_millis(50);
 /// 100 checks a second.
 const PACE: Duration = Duration::from_millis(10);
 
@@ -34,7 +36,8 @@ pub struct Asked {
 /// What a load has met.
 pub struct Report {
     pub asked: Vec<Asked>,
-    stall: StallProbe,
+    /// What every bound is widened by.
+    slack: Duration,
 }
 
 impl Load {
@@ -57,11 +60,7 @@ impl Load {
                 let next = started + PACE * u32::try_from(n + 1).expect("a short load");
                 thread::sleep(next.saturating_duration_since(Instant::now()));
             }
-            let land = |(sent, check, subject): (_, crate::support::grpc::InFlight, _)| Asked {
-                subject,
-                sent,
-                answer: check.join(),
-            };
+            let land = |(sent, check, subject): (_, InFlight, _)| Asked { subject, sent, answer: check.join() };
             flying.into_iter().map(land).collect()
         });
         Self { stop, sent, thread, stall: StallProbe::start() }
@@ -78,7 +77,7 @@ impl Load {
     pub fn stop(self) -> Report {
         self.stop.store(true, Ordering::Relaxed);
         let asked = self.thread.join().expect("every check got an answer");
-        Report { asked, stall: self.stall }
+        Report { asked, slack: self.stall.bound(Duration::ZERO) }
     }
 }
 
@@ -100,7 +99,7 @@ impl Report {
     /// Every check was allowed or failed, within its budget.
     #[track_caller]
     pub fn was_answered_in_time(&self) {
-        let bound = self.stall.bound(BUDGET);
+        let bound = BUDGET + self.slack;
         for Asked { subject, answer, .. } in &self.asked {
             let outcome = answer.outcome();
             assert!([Outcome::Allowed, Outcome::Failed].contains(&outcome), "{subject}: {outcome:?}");
@@ -118,15 +117,42 @@ impl Report {
         }
     }
 
-    /// Nothing failed before the fault, something did after it, and the last failure came at most so long after `well`.
+    /// Splits off the checks whose subject is `chosen`.
+    pub fn split(self, chosen: impl Fn(&str) -> bool) -> (Self, Self) {
+        let (these, others) = self.asked.into_iter().partition(|asked| chosen(&asked.subject));
+        let slack = self.slack;
+        (Self { asked: these, slack }, Self { asked: others, slack })
+    }
+
+    /// Every check was allowed, and none waited as long as a time-out lasts.
+    #[track_caller]
+    pub fn went_on_unhindered(&self) {
+        let bound = UNHINDERED + self.slack;
+        for asked in &self.asked {
+            let Asked { subject, answer, .. } = asked;
+            assert!(asked.is_allowed(), "{subject}: {:?} {}", answer.outcome(), answer.metadata("reason"));
+            assert!(answer.took <= bound, "{subject} took {:?}, more than {bound:?}", answer.took);
+        }
+    }
+
+    /// Of the checks sent from `known` on, none that failed had waited for a time-out.
+    #[track_caller]
+    pub fn failed_at_once(&self, known: Instant) {
+        let bound = UNHINDERED + self.slack;
+        for Asked { subject, sent, answer } in self.asked.iter().filter(|asked| asked.is_failed()) {
+            assert!(*sent < known || answer.took <= bound, "{subject} took {:?}, more than {bound:?}", answer.took);
+        }
+    }
+
+    /// Nothing failed before the fault, nor longer than promised after all was `well` again.
     #[track_caller]
     pub fn recovered_within(&self, promised: Duration, fault: Instant, well: Instant) {
-        let failures = self.asked.iter().filter(|asked| asked.is_failed());
-        let failed: Vec<_> = failures.map(|asked| asked.sent + asked.answer.took).collect();
-        let (first, last) = (failed.iter().min(), failed.iter().max());
-        assert!(first.expect("the fault was noticed") >= &fault, "a check failed before the fault");
-        let took = last.map_or(Duration::ZERO, |last| last.saturating_duration_since(well));
-        let bound = self.stall.bound(promised);
-        assert!(took <= bound, "the last failure came {took:?} after all was well, more than {bound:?}");
+        let bound = promised + self.slack;
+        for Asked { subject, sent, answer } in self.asked.iter().filter(|asked| asked.is_failed()) {
+            let at = *sent + answer.took;
+            assert!(at >= fault, "{subject} failed before the fault: {}", answer.metadata("reason"));
+            let late = at.saturating_duration_since(well);
+            assert!(late <= bound, "{subject} failed {late:?} after all was well, more than {bound:?}");
+        }
     }
 }
