@@ -59,6 +59,7 @@ mod suite {
     mod retry_after;
     mod script_rules;
     mod scripts;
+    mod sentinel;
     mod several_limits;
     mod store_contract;
     mod windows;

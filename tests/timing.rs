@@ -17,6 +17,8 @@
 mod support;
 
 mod timing {
+    mod cluster;
+    mod cluster_network;
     mod crashes;
     mod crossed;
     mod healing;
@@ -25,7 +27,10 @@ mod timing {
     mod outage;
     mod refusing;
     mod reload;
+    mod remains;
+    mod sentinel;
     mod slow;
     mod soak;
     mod stall;
+    mod steady;
 }

@@ -7,6 +7,7 @@ use crate::support::answer::{Outcome, count};
 use crate::support::check::Check;
 use crate::support::cluster::{Cluster, MASTERS};
 use crate::support::keys;
+use crate::support::proxy::Fault;
 use crate::support::setup::Setup;
 use crate::support::wait::wait_for;
 
@@ -86,6 +87,39 @@ fn a_flush_of_one_shards_scripts_is_noticed_by_nobody() {
             assert_eq!(cluster.nodes[shard].get(&keys::orders(subject)), Some(n.to_string()), "shard {shard}");
         }
     }
+}
+
+// RL-20, and trial C2: a client library sent the command again and counted it twice.
+#[test]
+fn a_lost_reply_of_a_shard_counts_at_most_once_and_is_not_asked_for_again() {
+    let cluster = Cluster::start();
+    let proxies = cluster.announce_proxies();
+    let sidecar = Setup::store(&cluster.store()).policy("orders", 100, "60s", "closed").start();
+    let client = sidecar.client();
+    cluster.wait_for_all_shards(&sidecar);
+    let subjects = cluster.one_a_shard("subject");
+    let counted =
+        |n: usize| cluster.nodes[n].get(&keys::orders(&subjects[n])).map_or(0, |count| count.parse().unwrap());
+    // Puts the script there: the reply to be lost is not NOSCRIPT.
+    let before = cluster.one_a_shard("before").swap_remove(1);
+    assert_eq!(client.check(&Check::of(&before)).outcome(), Outcome::Allowed);
+    proxies[1].set(Fault::SwallowReplies);
+    let first = client.check(&Check::of(&subjects[1]));
+    assert_eq!(first.outcome(), Outcome::Failed, "a lost reply may have counted: the caller hears *failed*");
+    assert_eq!(counted(1), 1, "it arrived in time, and once");
+    let answers = client.check_times(&Check::of(&subjects[1]), 10);
+    assert_eq!(count(&answers, Outcome::Failed), 10);
+    for n in [0, 2] {
+        assert_eq!(client.check(&Check::of(&subjects[n])).outcome(), Outcome::Allowed, "shard {n}");
+    }
+    proxies[1].set(Fault::Pass);
+    let mut asked = 11;
+    wait_for("a check to pass again", Duration::from_secs(5), || {
+        asked += 1;
+        client.check(&Check::of(&subjects[1])).outcome() == Outcome::Allowed
+    });
+    assert!(counted(1) <= asked, "{asked} checks, {} counted", counted(1));
+    assert_eq!((counted(0), counted(2)), (1, 1));
 }
 
 // The replica that takes over has never seen our script; the old master lives on and says where to go.

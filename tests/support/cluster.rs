@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use super::keys;
 use super::ports;
+use super::proxy::FaultProxy;
 use super::redis::RedisServer;
 use super::resp::Value;
 use super::sidecar::Sidecar;
@@ -72,6 +73,18 @@ impl Cluster {
         });
     }
 
+    /// A proxy in front of each node; the nodes name these to clients and to each other from now on.
+    pub fn announce_proxies(&self) -> Vec<FaultProxy> {
+        let proxies: Vec<_> = self.nodes.iter().map(|node| FaultProxy::start(node.port())).collect();
+        for (node, proxy) in self.nodes.iter().zip(&proxies) {
+            node.run(&["CONFIG", "SET", "cluster-announce-port", &proxy.port().to_string()]);
+        }
+        let ports: Vec<_> = proxies[..MASTERS].iter().map(|proxy| i64::from(proxy.port())).collect();
+        let told = |node: &RedisServer| owners(node).into_iter().map(|(_, _, port)| port).eq(ports.iter().copied());
+        wait_for("all nodes to know of the proxies", READY, || self.nodes.iter().all(told));
+        proxies
+    }
+
     /// One more node, which serves no slot; its place among the nodes.
     pub fn join(&mut self) -> usize {
         self.nodes.push(RedisServer::start_with(settings));
@@ -119,8 +132,8 @@ impl Cluster {
     /// Waits until the sidecar says of each master that it is in use: they are reached one by one.
     #[track_caller]
     pub fn wait_for_all_shards(&self, sidecar: &Sidecar) {
-        let masters = self.nodes[..MASTERS].iter().map(|master| format!("127.0.0.1:{}\"", master.port()));
-        let masters: Vec<_> = masters.collect();
+        let owners = owners(&self.nodes[0]).into_iter();
+        let masters: Vec<_> = owners.map(|(_, _, port)| format!("127.0.0.1:{port}\"")).collect();
         wait_for("every shard to be in use", READY, || {
             let log = sidecar.log();
             let in_use: Vec<_> = log.lines().filter(|line| line.contains("is in use")).collect();
@@ -187,6 +200,7 @@ fn settings() -> Vec<String> {
         ["--cluster-require-full-coverage", "no"],
         ["--repl-diskless-sync-delay", "0"],
         ["--appendonly", "yes"],
+        ["--appendfsync", "no"],
     ];
     settings.concat().into_iter().map(str::to_owned).collect()
 }

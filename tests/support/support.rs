@@ -22,6 +22,7 @@ pub mod redis;
 pub mod resp;
 pub mod schedule;
 pub mod script;
+pub mod sentinel;
 pub mod setup;
 pub mod sidecar;
 pub mod stack;

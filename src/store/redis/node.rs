@@ -119,12 +119,13 @@ impl Shared {
                         backoff = Backoff::default();
                     }
                 }
-                Err(error) => {
-                    // One line a change of reason, not one an attempt.
-                    if reported != Some(error.class) {
-                        tracing::warn!(place = %self.place.name(), class = error.class.as_str(), reason = %error.detail,
+                Err((place, error)) => {
+                    // One line a change of place or class, not one an attempt.
+                    let told = (place, error.class);
+                    if reported.as_ref() != Some(&told) {
+                        tracing::warn!(place = %told.0, class = error.class.as_str(), reason = %error.detail,
                             "Redis cannot be used yet: trying on");
-                        reported = Some(error.class);
+                        reported = Some(told);
                     }
                     self.on_loss.notify_one();
                 }
@@ -133,12 +134,19 @@ impl Shared {
         }
     }
 
-    async fn connect(&self) -> Result<Connection, StoreError> {
-        let address = match &self.place {
-            Place::Fixed(address) => address.clone(),
-            Place::MasterOf(sentinels) => sentinels.master().await?,
+    /// The error comes with what could not be used: the node, or the Sentinels before a node is known.
+    async fn connect(&self) -> Result<Connection, (String, StoreError)> {
+        let (address, place) = match &self.place {
+            Place::Fixed(address) => (address.clone(), address.to_string()),
+            Place::MasterOf(sentinels) => {
+                let name = format!("sentinel master {}", sentinels.name());
+                match sentinels.master().await {
+                    Ok(address) => (address.clone(), format!("{address}, {name}")),
+                    Err(error) => return Err((name, error)),
+                }
+            }
         };
-        Connection::open(&self.dialer, &address, &self.prefix).await
+        Connection::open(&self.dialer, &address, &self.prefix).await.map_err(|error| (place, error))
     }
 
     /// Returns when `connection` is out of use.
@@ -170,15 +178,6 @@ impl Shared {
         {
             let error = StoreError::new(FailureClass::Readonly, format!("the Sentinels name {other} as the master"));
             self.drop_connection(connection, &error);
-        }
-    }
-}
-
-impl Place {
-    fn name(&self) -> String {
-        match self {
-            Self::Fixed(address) => address.to_string(),
-            Self::MasterOf(sentinels) => format!("sentinel master {}", sentinels.name()),
         }
     }
 }

@@ -1,7 +1,8 @@
 //! Sentinel: who the master is, asked of all of them at once.
 //!
-//! The first answer is taken to connect, and the node's own ROLE then confirms it. To leave a node that works, most of
-//! those that answer must name another.
+//! What more than half of them name is taken at once; else what most of those name that answer in time. One that lost touch
+//! with the others may be the nearest, and its master may live on: the first answer would lead back to it for ever. The
+//! node's own ROLE then confirms the choice. To leave a node that works, most of those that answer must name another.
 
 use std::sync::Arc;
 
@@ -29,6 +30,24 @@ struct Sentinel {
     wire: Mutex<Option<MultiplexedConnection>>,
 }
 
+/// Who was named how often, and why the last one that named nobody did not.
+struct Votes {
+    named: Vec<(Address, usize)>,
+    why_not: StoreError,
+}
+
+impl Votes {
+    /// How many have named `address` now.
+    fn add(&mut self, address: Address) -> usize {
+        if let Some((_, count)) = self.named.iter_mut().find(|(named, _)| *named == address) {
+            *count += 1;
+            return *count;
+        }
+        self.named.push((address, 1));
+        1
+    }
+}
+
 impl Sentinels {
     pub fn new(name: &str, addresses: Vec<Address>, dialer: Arc<Dialer>) -> Self {
         let watcher = |address| Arc::new(Sentinel { address, dialer: Arc::clone(&dialer), wire: Mutex::default() });
@@ -39,27 +58,43 @@ impl Sentinels {
         &self.name
     }
 
-    /// The master by the first Sentinel that answers. Slow and dead ones cost nothing while one lives.
+    /// The master that most of them name. Slow and dead ones cost nothing while more than half agree.
     pub async fn master(&self) -> Result<Address, StoreError> {
-        let mut asked = self.ask_all();
-        let mut last = StoreError::new(FailureClass::Disconnected, "no Sentinel is configured");
-        while let Some(answer) = asked.join_next().await {
-            match answer {
-                Ok(Ok(address)) => return Ok(address),
-                Ok(Err(error)) => last = error,
-                Err(_) => {}
-            }
-        }
-        let detail = format!("no Sentinel names the master {}: {}", self.name, last.detail);
-        Err(StoreError::new(last.class, detail))
+        let mut votes = self.votes().await;
+        votes.named.sort_by_key(|(_, count)| *count);
+        let named = votes.named.pop().map(|(address, _)| address);
+        named.ok_or_else(|| {
+            let detail = format!("no Sentinel names the master {}: {}", self.name, votes.why_not.detail);
+            StoreError::new(votes.why_not.class, detail)
+        })
     }
 
     /// Another master than `current`, if most of those that answer in time name one and the same.
     pub async fn moved_from(&self, current: &Address) -> Option<Address> {
-        let answers: Vec<Address> = self.ask_all().join_all().await.into_iter().filter_map(Result::ok).collect();
-        let other = answers.iter().find(|address| *address != current)?;
-        let votes = answers.iter().filter(|address| *address == other).count();
-        (2 * votes > answers.len()).then(|| other.clone())
+        let votes = self.votes().await;
+        let answers: usize = votes.named.iter().map(|(_, count)| count).sum();
+        let most = votes.named.into_iter().find(|(_, count)| 2 * count > answers);
+        most.map(|(address, _)| address).filter(|address| address != current)
+    }
+
+    /// Counts answers until more than half of all Sentinels agree, or all have answered or had their time.
+    async fn votes(&self) -> Votes {
+        let none = StoreError::new(FailureClass::Disconnected, "no Sentinel is configured");
+        let mut votes = Votes { named: Vec::new(), why_not: none };
+        let mut asked = self.ask_all();
+        while let Some(answer) = asked.join_next().await {
+            match answer {
+                Ok(Ok(address)) => {
+                    let count = votes.add(address);
+                    if 2 * count > self.watchers.len() {
+                        break;
+                    }
+                }
+                Ok(Err(error)) => votes.why_not = error,
+                Err(_) => {}
+            }
+        }
+        votes
     }
 
     fn ask_all(&self) -> JoinSet<Result<Address, StoreError>> {
