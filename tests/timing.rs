@@ -20,11 +20,13 @@ mod timing {
     mod crashes;
     mod crossed;
     mod healing;
+    mod health;
     mod load;
     mod memory;
     mod outage;
     mod refusing;
     mod reload;
+    mod replies;
     mod slow;
     mod soak;
     mod stall;
