@@ -10,7 +10,8 @@ use crate::support::check::Check;
 use crate::support::proxy::{Fault, FaultProxy};
 use crate::support::redis::RedisServer;
 use crate::support::setup::Setup;
-use crate::timing::load::{BUDGET, Load, Stream, hold};
+use crate::support::wait::wait_for;
+use crate::timing::load::{BUDGET, Load, RECOVERY, Stream, hold};
 use crate::timing::soak::lasts;
 use crate::timing::stall::StallProbe;
 
@@ -52,6 +53,11 @@ fn a_sidecar_that_starts_while_redis_swallows_everything_serves_at_once() {
     assert!(started.elapsed() <= stall.bound(Duration::from_secs(5)), "{:?}", started.elapsed());
     assert_eq!(client.health("").unwrap(), ServingStatus::Serving);
     assert_eq!((sidecar.get("/livez").status(), sidecar.readiness()), (200, Some(200)));
+
+    proxy.set(Fault::Pass);
+    wait_for("a check to pass", stall.bound(RECOVERY), || {
+        client.check(&Check::of("ada")).outcome() == Outcome::Allowed
+    });
 }
 
 /// SIGTERM amid 500 checks a second: what had been sent is answered in time, what comes later may be turned away, and the
