@@ -15,6 +15,7 @@ use tokio::time::{Instant, timeout_at};
 use self::local::LocalLimits;
 use self::sources::SourceWatch;
 use crate::decision::attributes::Attributes;
+use crate::decision::key::Digest;
 use crate::decision::limit::Mode;
 use crate::decision::policy::{Found, LocalLimit, OnFailure, OnUnidentified, Plan, Policy, Rules, Unplanned};
 use crate::decision::verdict::{Decision, FailureClass, Quota, Taken, Verdict};
@@ -33,7 +34,8 @@ pub struct Limiter {
     store: Arc<dyn Store>,
     local: LocalLimits,
     metrics: Arc<Metrics>,
-    foreign_lines: OncePerMinute,
+    foreign_lines: OncePerMinute<Digest>,
+    failure_lines: OncePerMinute<FailureClass>,
 }
 
 /// Rules, and what was learned since they came into use.
@@ -57,6 +59,7 @@ impl Limiter {
             local: LocalLimits::default(),
             metrics,
             foreign_lines: OncePerMinute::new(FOREIGN_LINES),
+            failure_lines: OncePerMinute::new(FailureClass::ALL.len()),
         }
     }
 
@@ -131,10 +134,14 @@ impl Limiter {
         })
     }
 
-    /// Tells an operator about state that only a person can judge: what, where, and what to do.
+    /// Tells an operator why checks fail, once a minute and class, and of state that only a person can judge what, where and
+    /// what to do. That there is no connection is told by whoever looks after it.
     fn report(&self, plan: &Plan<'_>, error: &StoreError) {
         tracing::debug!(policy = %plan.policy.name, class = error.class.as_str(), reason = %error.detail, "a check failed");
         let FailureClass::Foreign(foreign) = error.class else {
+            if error.class != FailureClass::Disconnected && self.failure_lines.is_due(error.class, clock::now()) {
+                tracing::warn!(class = error.class.as_str(), reason = %error.detail, "checks fail: the store does not decide");
+            }
             return;
         };
         let Some(charge) = error.charge.and_then(|index| plan.charges.get(index)) else {

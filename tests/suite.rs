@@ -28,6 +28,7 @@ mod suite {
     mod envoy_outages;
     mod envoy_variants;
     mod exactness;
+    mod failures_table;
     mod fallback;
     mod file_watch;
     mod foreign;

@@ -22,12 +22,14 @@ mod timing {
     mod crashes;
     mod crossed;
     mod healing;
+    mod health;
     mod load;
     mod memory;
     mod outage;
     mod refusing;
     mod reload;
     mod remains;
+    mod replies;
     mod sentinel;
     mod slow;
     mod soak;

@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use crate::decision::key::Digest;
 use crate::decision::limit::{Charge, Limit};
 use crate::decision::policy::Plan;
 use crate::decision::verdict::{FailureClass, Quota, Verdict};
@@ -22,7 +23,7 @@ const OVERFLOW_COUNTERS: usize = 4_096;
 pub struct LocalLimits {
     counters: MemoryStore,
     overflow: MemoryStore,
-    overflow_lines: OncePerMinute,
+    overflow_lines: OncePerMinute<Digest>,
 }
 
 impl Default for LocalLimits {

@@ -50,6 +50,7 @@ fn each_fails_by_its_class(odd: Vec<OddReply>) {
             wait_for("a new connection", Duration::from_secs(5), || {
                 client.check(&Check::of("ada")).outcome() == Outcome::Allowed
             });
+            assert_eq!(stub.accepted(), before.2 + 1, "{name}: the connection is replaced, once");
         }
     }
     let now = sidecar.get("/metrics").text();

@@ -143,10 +143,15 @@ impl InFlight {
 
     #[track_caller]
     pub fn join(self) -> Answer {
-        match RUNTIME.block_on(self.0).expect("a call does not panic") {
+        match self.try_join() {
             Ok(answer) => answer,
             Err(status) => panic!("the call itself failed: {status:?}"),
         }
+    }
+
+    /// Its answer; the error is that of the call.
+    pub fn try_join(self) -> Result<Answer, Status> {
+        RUNTIME.block_on(self.0).expect("a call does not panic")
     }
 }
 

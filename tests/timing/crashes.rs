@@ -3,14 +3,12 @@
 use std::time::{Duration, Instant};
 
 use crate::support::redis::RedisServer;
-use crate::support::resp;
 use crate::support::setup::Setup;
-use crate::timing::load::{Load, NOTICED, RECOVERY, all_failed, are_decided, hold, key};
+use crate::timing::load::{Load, NOTICED, RECOVERY, Stream, all_failed, are_decided, hold, key};
 use crate::timing::soak::lasts;
 use crate::timing::stall::StallProbe;
 
-const RATE: u32 = 500;
-const SUBJECTS: usize = 50;
+const STREAM: Stream = Stream::of(500, 50);
 const LIMIT: u64 = 15;
 /// How long the time after a recovery is looked at.
 const LOOK: Duration = Duration::from_millis(300);
@@ -52,7 +50,7 @@ fn a_redis_that_is_killed_and_restarted_under_load_costs_failures_and_nothing_el
     let mut redis = RedisServer::start();
     let sidecar = Setup::redis(redis.port()).policy("orders", LIMIT, "60s", "closed").start();
     let mut outages = Vec::new();
-    let load = Load::run(&sidecar.client(), RATE, SUBJECTS, &stall, || {
+    let load = Load::run(&sidecar.client(), STREAM, &stall, || {
         hold(Duration::from_secs(1));
         for _ in 0..2 {
             let before = Instant::now();
@@ -80,7 +78,7 @@ fn a_redis_that_is_stopped_and_woken_under_load_counts_each_check_once_at_most()
     let redis = RedisServer::start();
     let sidecar = Setup::redis(redis.port()).policy("orders", LIMIT, "60s", "closed").start();
     let mut outage = None;
-    let load = Load::run(&sidecar.client(), RATE, SUBJECTS, &stall, || {
+    let load = Load::run(&sidecar.client(), STREAM, &stall, || {
         hold(Duration::from_millis(500));
         let before = Instant::now();
         redis.pause();
@@ -101,16 +99,16 @@ fn a_redis_that_pauses_its_clients_under_load_charges_no_check_that_had_failed()
     let stall = StallProbe::start();
     let redis = RedisServer::start();
     let sidecar = Setup::redis(redis.port()).policy("orders", LIMIT, "60s", "closed").start();
-    let pause = lasts(1, 10) + Duration::from_millis(500);
+    let pause = lasts(1, 5) + Duration::from_millis(500);
     let mut outage = None;
     // A subject a check: whatever is counted for one was counted for that check.
-    let load = Load::run(&sidecar.client(), RATE, usize::MAX, &stall, || {
+    let load = Load::run(&sidecar.client(), Stream { subjects: usize::MAX, ..STREAM }, &stall, || {
         hold(Duration::from_millis(500));
         let before = Instant::now();
         redis.run(&["CLIENT", "PAUSE", &pause.as_millis().to_string(), "ALL"]);
         let begins = [before, Instant::now()];
         // Answered when the pause is over.
-        resp::call(redis.port(), None, &["PING"]).expect("a reply after the pause");
+        redis.run(&["PING"]);
         outage = Some(Outage::over(begins, before + pause, &stall));
     });
     let outage = outage.expect("there was one");
@@ -125,4 +123,22 @@ fn a_redis_that_pauses_its_clients_under_load_charges_no_check_that_had_failed()
             sent.subject
         );
     }
+}
+
+// RL-23
+#[test]
+fn a_redis_that_forgets_its_scripts_again_and_again_under_load_decides_every_check_in_time() {
+    let stall = StallProbe::start();
+    let redis = RedisServer::start();
+    let sidecar = Setup::redis(redis.port()).policy("orders", LIMIT, "60s", "closed").start();
+    let load = Load::run(&sidecar.client(), STREAM, &stall, || {
+        let end = Instant::now() + lasts(2, 20);
+        while Instant::now() < end {
+            redis.run(&["SCRIPT", "FLUSH"]);
+            hold(Duration::from_millis(5));
+        }
+    });
+    load.is_answered_in_time();
+    are_decided(load.sent.iter());
+    load.explains(&redis, load.started, LIMIT);
 }

@@ -25,6 +25,29 @@ pub const NOTICED: Duration = Duration::from_millis(600);
 /// One in so many checks asks no store.
 const STORELESS: usize = 10;
 
+/// What is sent.
+#[derive(Clone, Copy)]
+pub struct Stream {
+    /// Checks a second.
+    pub rate: u32,
+    /// Checks are for so many subjects in turn.
+    pub subjects: usize,
+    /// And under these paths in turn.
+    pub paths: &'static [&'static str],
+}
+
+impl Stream {
+    /// For the policy `orders`.
+    pub const fn of(rate: u32, subjects: usize) -> Self {
+        Self { rate, subjects, paths: &["/orders"] }
+    }
+
+    fn nth(&self, n: usize) -> Check {
+        let path = if n.is_multiple_of(STORELESS) { "/elsewhere" } else { self.paths[n % self.paths.len()] };
+        Check::of(&format!("subject-{}", n % self.subjects)).path(path)
+    }
+}
+
 /// A check of the load and what came of it.
 pub struct Sent {
     /// Whose: `subject-N`.
@@ -52,9 +75,9 @@ pub struct Load {
 }
 
 impl Load {
-    /// Sends `rate` checks a second while `during` runs, for `subjects` subjects in turn, and waits for every answer.
-    pub fn run(client: &Client, rate: u32, subjects: usize, stall: &StallProbe, during: impl FnOnce()) -> Self {
-        let (started, pace, done) = (Instant::now(), Duration::from_secs(1) / rate, AtomicBool::new(false));
+    /// Sends `stream` while `during` runs, and waits for every answer.
+    pub fn run(client: &Client, stream: Stream, stall: &StallProbe, during: impl FnOnce()) -> Self {
+        let (started, pace, done) = (Instant::now(), Duration::from_secs(1) / stream.rate, AtomicBool::new(false));
         let sent = thread::scope(|scope| {
             let sending = scope.spawn(|| {
                 let mut sent = Vec::new();
@@ -62,9 +85,7 @@ impl Load {
                     let n = sent.len();
                     let due = started + pace * u32::try_from(n).expect("a short run");
                     thread::sleep(due.saturating_duration_since(Instant::now()));
-                    let check = Check::of(&format!("subject-{}", n % subjects));
-                    let check = if n % STORELESS == 0 { check.path("/elsewhere") } else { check };
-                    sent.push((n % subjects, Instant::now(), client.start(&check)));
+                    sent.push((n % stream.subjects, Instant::now(), client.start(&stream.nth(n))));
                 }
                 sent
             });
@@ -76,7 +97,7 @@ impl Load {
             sent
         });
         let sent = sent.into_iter().map(|(subject, at, check)| Sent { subject, at, answer: check.join() });
-        let (storeless, sent): (Vec<_>, Vec<_>) = sent.enumerate().partition(|(n, _)| n % STORELESS == 0);
+        let (storeless, sent): (Vec<_>, Vec<_>) = sent.enumerate().partition(|(n, _)| n.is_multiple_of(STORELESS));
         let slowest = storeless.iter().map(|(_, sent)| sent.answer.took).max().unwrap_or_default();
         let sent = sent.into_iter().map(|(_, sent)| sent).collect();
         Self { started, sent, stall: stall.longest().max(slowest) }

@@ -9,11 +9,12 @@ use crate::support::redis::RedisServer;
 use crate::support::resp::Value;
 use crate::support::setup::Setup;
 use crate::support::wait::wait_for;
-use crate::timing::load::{Load, are_decided, hold, outcomes};
+use crate::timing::load::{Load, Stream, are_decided, hold, outcomes};
 use crate::timing::soak::lasts;
 use crate::timing::stall::StallProbe;
 
-const RATE: u32 = 500;
+/// A subject a check.
+const STREAM: Stream = Stream::of(500, usize::MAX);
 
 /// Between `refuse` and `mend` every check fails with the class `oom`, before and afterwards it is decided; and what is counted
 /// are the allowed ones, since a refusal proves that nothing ran.
@@ -23,8 +24,7 @@ fn refuses_under_load(redis: &RedisServer, refuse: impl FnOnce(), mend: impl FnO
     let sidecar = Setup::redis(redis.port()).policy("orders", 5, "60s", "closed").start();
     let (mut refusing, mut mended) = (Instant::now(), Instant::now());
     let mut mending = mended;
-    // A subject a check.
-    let load = Load::run(&sidecar.client(), RATE, usize::MAX, &stall, || {
+    let load = Load::run(&sidecar.client(), STREAM, &stall, || {
         hold(Duration::from_millis(300));
         refuse();
         refusing = Instant::now();

@@ -5,12 +5,11 @@ use std::time::{Duration, Instant};
 use crate::support::proxy::{Fault, FaultProxy};
 use crate::support::redis::RedisServer;
 use crate::support::setup::Setup;
-use crate::timing::load::{Load, RECOVERY, all_failed, are_decided, hold, outcomes};
+use crate::timing::load::{Load, RECOVERY, Stream, all_failed, are_decided, hold, outcomes};
 use crate::timing::soak::lasts;
 use crate::timing::stall::StallProbe;
 
-const RATE: u32 = 500;
-const SUBJECTS: usize = 50;
+const STREAM: Stream = Stream::of(500, 50);
 /// So many that none is refused.
 const LIMIT: u64 = 1_000_000;
 
@@ -20,7 +19,7 @@ fn with_fault(redis: &RedisServer, fault: impl FnOnce(&FaultProxy)) -> (Load, [I
     let proxy = FaultProxy::start(redis.port());
     let sidecar = Setup::redis(proxy.port()).policy("orders", LIMIT, "60s", "closed").start();
     let mut span = [Instant::now(); 2];
-    let load = Load::run(&sidecar.client(), RATE, SUBJECTS, &stall, || {
+    let load = Load::run(&sidecar.client(), STREAM, &stall, || {
         hold(Duration::from_millis(300));
         fault(&proxy);
         // A reply that left the proxy before is no part of it.
