@@ -44,7 +44,8 @@ fn origin(field: &Field<'_>) -> Option<AddressOrigin> {
     match chosen? {
         ("header", field) => {
             let section = field.section()?;
-            let (name, why) = (section.required("name").and_then(|field| header_name(&field)), reason(&section));
+            let (name, why) =
+                (section.required("name", "x-client-ip").and_then(|field| header_name(&field)), reason(&section));
             section.finish();
             why.and(name).map(|name| AddressOrigin::Header(name.into()))
         }
@@ -54,7 +55,7 @@ fn origin(field: &Field<'_>) -> Option<AddressOrigin> {
 }
 
 fn forwarded(section: Section<'_>) -> Option<AddressOrigin> {
-    let peers = section.required("trusted_peers").and_then(|field| {
+    let peers = section.required("trusted_peers", "[10.0.0.0/8]").and_then(|field| {
         let items = field.list()?;
         if items.is_empty() {
             field.problem("the list is empty: then every peer speaks for itself, which is source: peer");
@@ -93,7 +94,7 @@ fn list(field: &Field<'_>) -> Option<Vec<Source>> {
         }
         if let Some(strong) = read[..index].iter().find(|earlier| earlier.is_proof() && source.is_weak()) {
             items[index].warning(format!(
-                "{} stands behind {}: whoever leaves the proof out is counted by this and has a second quota",
+                "{} stands behind {}: whoever leaves the proof out is counted by this and has a second quota: remove it, unless that is meant",
                 source.kind(),
                 strong.kind()
             ));
@@ -104,7 +105,13 @@ fn list(field: &Field<'_>) -> Option<Vec<Source>> {
 
 fn source(field: &Field<'_>) -> Option<Source> {
     if field.is_text() {
-        return field.choice(&[("address", Source::address())]);
+        if field.text() != Some("address") {
+            field.problem(
+                "a source is address, or one of jwt, mtls, route, header with its settings, like route: tenant",
+            );
+            return None;
+        }
+        return Some(Source::address());
     }
     let section = field.section()?;
     let chosen = section.one_of(&["jwt", "mtls", "route", "header"]);
@@ -118,7 +125,7 @@ fn source(field: &Field<'_>) -> Option<Source> {
 }
 
 fn jwt(section: Section<'_>) -> Option<Source> {
-    let path = section.required("claim").and_then(|field| match field.is_list() {
+    let path = section.required("claim", "tid").and_then(|field| match field.is_list() {
         true => texts(&field),
         false => field.nonempty().map(|text| vec![text.into()]),
     });
@@ -137,13 +144,13 @@ fn jwt(section: Section<'_>) -> Option<Source> {
 }
 
 fn mtls(section: Section<'_>) -> Option<Source> {
-    let domain = section.required("trust_domain").and_then(|field| field.parse(TrustDomain::parse));
+    let domain = section.required("trust_domain", "td.example").and_then(|field| field.parse(TrustDomain::parse));
     section.finish();
     domain.map(Source::mtls)
 }
 
 fn header(section: Section<'_>) -> Option<Source> {
-    let name = section.required("name").and_then(|field| header_name(&field));
+    let name = section.required("name", "x-tenant").and_then(|field| header_name(&field));
     let why = reason(&section);
     let principals = section.optional("from_principals").map_or(Some(Vec::new()), |field| {
         let spiffe = |text: &str| match text.strip_prefix("spiffe://").is_some_and(|rest| rest.contains('/')) {
@@ -159,7 +166,8 @@ fn header(section: Section<'_>) -> Option<Source> {
 
 /// Why something that any client could write is believed all the same. Whoever reads the file later needs to know.
 fn reason(section: &Section<'_>) -> Option<()> {
-    section.required("trusted_because").and_then(|field| field.nonempty()).map(|_| ())
+    let like = "\"the edge's auth filter overwrites it\"";
+    section.required("trusted_because", like).and_then(|field| field.nonempty()).map(|_| ())
 }
 
 fn header_name(field: &Field<'_>) -> Option<String> {

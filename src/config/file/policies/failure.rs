@@ -10,6 +10,9 @@ use crate::decision::limit::{Limit, Mode};
 use crate::decision::name::Name;
 use crate::decision::policy::{Cost, DenyStatus, LocalLimit, OnFailure, OnUnidentified};
 
+/// What a policy that fails open could have.
+const OPEN: &str = "{ fixed_window: { limit: 20, window: 10s } }";
+
 /// Limits that stand beside a policy's own; their names are in their keys.
 pub const OWN_NAMES: [&str; 2] = ["local", "stranger"];
 
@@ -36,7 +39,7 @@ pub fn on_unidentified(field: &Field<'_>, scope: Scope<'_>, around: &Around) -> 
 
 fn deny(field: &Field<'_>) -> Option<OnUnidentified> {
     let section = field.section()?;
-    let status = section.required("status");
+    let status = section.required("status", "403");
     section.finish();
     let field = status?;
     match field.whole()? {
@@ -65,11 +68,16 @@ pub fn on_failure(
     around: &Around,
 ) -> Option<OnFailure> {
     if field.is_text() {
-        let to_envoy = field.choice(&[("closed", false), ("envoy", true)])?;
+        // `Some` holds whether Envoy decides.
+        let chosen = field.choice(&[("closed", Some(false)), ("envoy", Some(true)), ("open", None)])?;
+        let Some(to_envoy) = chosen else {
+            field.problem(format!("open needs a limit of its own: write {{ open: {OPEN} }}, or {{ open: unlimited }}"));
+            return None;
+        };
         return Some(if to_envoy { OnFailure::Envoy } else { OnFailure::Closed });
     }
     let section = field.section()?;
-    let open = section.required("open");
+    let open = section.required("open", OPEN);
     section.finish();
     let field = open?;
     if field.is_text() {
