@@ -52,6 +52,10 @@ pub fn load(path: &Path, secret: Option<&Secret>) -> Result<Config, Vec<Problem>
 /// `None` where something needed is missing or wrong; the findings then say what. Every part is read before any is
 /// given up, so that all problems are found.
 fn config(root: &Field<'_>, running: Option<&Secret>) -> Option<Config> {
+    if root.is_null() {
+        root.problem("the file says nothing: it needs hmac, store and policies");
+        return None;
+    }
     let file = root.section()?;
     let prefix = match file.optional("key_prefix") {
         Some(field) => field.parse(Prefix::parse),

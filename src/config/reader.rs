@@ -9,7 +9,7 @@ use std::time::Duration;
 pub use self::section::Section;
 use super::duration::{self, BadDuration};
 use super::tree::{Key, Node, Place, Value};
-use super::words::{nearest, quoted};
+use super::words::{nearest, quoted, shown};
 
 /// One thing that is wrong with the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -101,6 +101,10 @@ impl<'n> Field<'n> {
         matches!(self.node.value, Value::Text(_))
     }
 
+    pub fn is_null(&self) -> bool {
+        matches!(self.node.value, Value::Null)
+    }
+
     pub fn is_map(&self) -> bool {
         matches!(self.node.value, Value::Map(_))
     }
@@ -124,6 +128,17 @@ impl<'n> Field<'n> {
             }
             _ => self.wanted("a list"),
         }
+    }
+
+    /// A list with every item read, none of them given up for another's mistake; `empty` says why there must be one.
+    pub fn each<T>(&self, empty: &str, read: impl Fn(&Self) -> Option<T>) -> Option<Vec<T>> {
+        let items = self.list()?;
+        if items.is_empty() {
+            self.problem(empty);
+            return None;
+        }
+        let read: Vec<_> = items.iter().map(read).collect();
+        read.into_iter().collect()
     }
 
     /// Keys and values of a map whose keys the operator chooses.
@@ -151,7 +166,7 @@ impl<'n> Field<'n> {
     pub fn nonempty(&self) -> Option<&'n str> {
         let text = self.text()?;
         if text.is_empty() {
-            self.problem("the text is empty");
+            self.problem("the text is empty: write one");
             return None;
         }
         Some(text)
@@ -160,7 +175,8 @@ impl<'n> Field<'n> {
     /// A text that is something more.
     pub fn parse<T, E: fmt::Display>(&self, parse: impl FnOnce(&str) -> Result<T, E>) -> Option<T> {
         let text = self.text()?;
-        parse(text).map_err(|error| self.problem(format!("{}: {error}", quoted(text)))).ok()
+        let what = shown(text).map(|text| format!("{text}: ")).unwrap_or_default();
+        parse(text).map_err(|error| self.problem(format!("{what}{error}"))).ok()
     }
 
     /// A text that is something more and may hold a password: the message never repeats it.

@@ -95,6 +95,9 @@ fn one_mistake_neither_hides_others_nor_makes_some_up() {
     // Once refused without a word: settings that were not read yet were taken for a misspelt url or algorithm.
     assert_eq!(count(&VALID.replace("url: \"redis://127.0.0.1:6379\"", "command_timeout: 100ms")), 1);
     assert_eq!(count(&VALID.replace("on_failure: closed", "on_failure: { open: { replicas: 4 } }")), 1);
+    // Of a list only the first mistake was told.
+    let list = VALID.replace("version: 1", "version: 1\n    match: { methods: [get, GET, post] }");
+    assert_eq!(count(&list), 2, "{:?}", load(&list).err());
     let identity =
         VALID.replace("tenant: [{ route: tenant }]", "tenant: [{ route: tenant }]\n  subject: [{ rout: x }]");
     assert_eq!(count(&identity), 1, "{:?}", load(&identity).err());
@@ -162,6 +165,17 @@ fn what_can_never_work_is_refused() {
         ("redis: {", "redis: { username: tally,", "a user without a password is never sent"),
         ("redis: {", "redis: { password_file: /none,", "password_file: /none: No such file"),
         ("redis: {", "redis: { password_file: /etc,", "password_file: /etc is a folder"),
+        // An empty list once believed everybody.
+        (
+            "[{ route: tenant }]",
+            "[{ header: { name: x, trusted_because: y, from_principals: [] } }]",
+            "leave it out to believe every caller",
+        ),
+        (
+            "version: 1",
+            "version: 1\n    cost: 2\n    on_unidentified: { address: { fixed_window: { limit: 1, window: 1m } } }",
+            "on_unidentified.address: lets 1 pass at once, and a request costs 2",
+        ),
         ("per: [tenant]", "per: [tenant, tenant]", "stands here twice"),
         ("per: [tenant]", "per: tenant", "wanted a list"),
     ] {

@@ -104,7 +104,7 @@ fn policy(field: &Field<'_>, around: &Around) -> Option<Policy> {
         None => Some(Overrides::default()),
     };
     let on_unidentified = match on_unidentified {
-        Some(field) => failure::on_unidentified(&field, scope, around),
+        Some(field) => failure::on_unidentified(&field, scope, cost.as_ref(), around),
         None => Some(OnUnidentified::Deny(DenyStatus::Unauthorized)),
     };
     let first = limits.as_deref().and_then(<[Limit]>::first);
@@ -196,13 +196,7 @@ fn limit(field: &Field<'_>, scope: Scope<'_>, alone: bool, cost: Option<&Cost>, 
             .problem(format!("its keys have {found} bytes, more than {MAX_KEY_LEN}: shorten its name or the policy's"));
     }
     can_pass(field, &algorithm, cost);
-    let (rail, most) = (around.rails.max_log_cost, cost.map_or(0, Cost::most));
-    if matches!(algorithm, Algorithm::SlidingLog(_)) && most > rail {
-        field.problem(format!(
-            "a sliding log holds Redis up for each unit, and a request may cost {most}, above {rail}: \
-             lower the cost, take a sliding_window, or raise guard_rails.max_log_cost"
-        ));
-    }
+    spares_redis(field, &algorithm, cost, around.rails);
     Some(Limit { name, algorithm, per, mode, key })
 }
 
@@ -218,6 +212,17 @@ fn can_pass(field: &Field<'_>, algorithm: &Algorithm, cost: Option<&Cost>) {
         field.problem(format!(
             "lets {quota} pass at once, and a request costs {cost}{when}, so none can ever pass: raise it to {cost} or more, \
              or lower the cost"
+        ));
+    }
+}
+
+/// A sliding log holds Redis up for each unit, so its cost has an end of its own.
+fn spares_redis(field: &Field<'_>, algorithm: &Algorithm, cost: Option<&Cost>, rails: Rails) {
+    let (rail, most) = (rails.max_log_cost, cost.map_or(0, Cost::most));
+    if matches!(algorithm, Algorithm::SlidingLog(_)) && most > rail {
+        field.problem(format!(
+            "a sliding log holds Redis up for each unit, and a request may cost {most}, above {rail}: \
+             lower the cost, take a sliding_window, or raise guard_rails.max_log_cost"
         ));
     }
 }

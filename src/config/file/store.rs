@@ -159,7 +159,7 @@ fn tls(section: &Section<'_>) -> Option<Option<Tls>> {
         (Some(certificate), Some(key)) => Some((certificate, key)),
         (None, None) => None,
         _ => {
-            field.problem("certificate_file and private_key_file belong together");
+            field.problem("certificate_file and private_key_file belong together: write both, or none");
             return None;
         }
     };

@@ -66,6 +66,10 @@ impl<'n> Section<'n> {
         self.field.problem(text);
     }
 
+    pub fn warning(&self, text: impl fmt::Display) {
+        self.field.warning(text);
+    }
+
     /// Reports what is missing, and the keys that nobody asked for with the likely correction. A key that is misspelt is one
     /// mistake, and not a missing one too.
     pub fn finish(self) {
@@ -76,6 +80,9 @@ impl<'n> Section<'n> {
             let near = nearest(&key.text, asked.iter().copied());
             let text = match near {
                 Some(near) => format!("unknown key {}: did you mean {near:?}?", quoted(&key.text)),
+                None if key.text.contains(':') => {
+                    format!("unknown key {}: write a space behind the colon that ends the key", quoted(&key.text))
+                }
                 None => format!("unknown key {}: known here are {}", quoted(&key.text), asked.join(", ")),
             };
             meant.extend(near);

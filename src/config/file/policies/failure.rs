@@ -1,7 +1,7 @@
 //! `on_failure` and `on_unidentified`: what becomes of a request that cannot be counted.
 
 use super::algorithm::{algorithm, shared_by};
-use super::{Around, Scope, can_pass, parts};
+use super::{Around, Scope, can_pass, parts, spares_redis};
 use crate::config::reader::Field;
 use crate::decision::algorithm::Algorithm;
 use crate::decision::identity::Part;
@@ -16,7 +16,12 @@ const OPEN: &str = "{ fixed_window: { limit: 20, window: 10s } }";
 /// Limits that stand beside a policy's own; their names are in their keys.
 pub const OWN_NAMES: [&str; 2] = ["local", "stranger"];
 
-pub fn on_unidentified(field: &Field<'_>, scope: Scope<'_>, around: &Around) -> Option<OnUnidentified> {
+pub fn on_unidentified(
+    field: &Field<'_>,
+    scope: Scope<'_>,
+    cost: Option<&Cost>,
+    around: &Around,
+) -> Option<OnUnidentified> {
     if field.is_text() {
         let allow = field.choice(&[("deny", false), ("allow", true)])?;
         let deny = OnUnidentified::Deny(DenyStatus::Unauthorized);
@@ -31,7 +36,10 @@ pub fn on_unidentified(field: &Field<'_>, scope: Scope<'_>, around: &Around) -> 
             let section = field.section()?;
             let algorithm = algorithm(&section, around.rails);
             section.finish();
-            let limit = own_limit("stranger", vec![Part::Address], algorithm?, scope, around)?;
+            let algorithm = algorithm?;
+            can_pass(&field, &algorithm, cost);
+            spares_redis(&field, &algorithm, cost, around.rails);
+            let limit = own_limit("stranger", vec![Part::Address], algorithm, scope, around)?;
             Some(OnUnidentified::ByAddress(Box::new(limit)))
         }
     }
