@@ -34,6 +34,7 @@ mod suite {
     mod foreign;
     mod foreign_states;
     mod foreign_texts;
+    mod gallery;
     mod ghosts;
     mod guard;
     mod house;

@@ -42,6 +42,9 @@ pub fn load(path: &Path, secret: Option<&Secret>) -> Result<Config, Vec<Problem>
             config.source.files.insert(0, path.to_owned());
             Ok(Config { warnings, ..config })
         }
+        None if problems.is_empty() => Err(whole(
+            "is refused, and nothing above says why: this is a mistake of Tallygate's, please report it".to_owned(),
+        )),
         _ => Err(problems),
     }
 }
@@ -49,18 +52,24 @@ pub fn load(path: &Path, secret: Option<&Secret>) -> Result<Config, Vec<Problem>
 /// `None` where something needed is missing or wrong; the findings then say what. Every part is read before any is
 /// given up, so that all problems are found.
 fn config(root: &Field<'_>, running: Option<&Secret>) -> Option<Config> {
+    if root.is_null() {
+        root.problem("the file says nothing: it needs hmac, store and policies");
+        return None;
+    }
     let file = root.section()?;
     let prefix = match file.optional("key_prefix") {
         Some(field) => field.parse(Prefix::parse),
         None => Some(Prefix::default()),
     };
-    let store = file.required("store").and_then(|field| store::store(&field));
+    let store =
+        file.required("store", "{ redis: { url: \"redis://127.0.0.1:6379\" } }").and_then(|field| store::store(&field));
     let is_cluster = store.as_ref().is_some_and(StoreSettings::is_cluster);
     let fixed = server::fixed(&file, store, prefix.as_ref());
-    let (secret, secret_file) = match file.required("hmac").map(|hmac| server::secret(&hmac)) {
-        Some((secret, file)) => (secret, file),
-        None => (None, None),
-    };
+    let (secret, secret_file) =
+        match file.required("hmac", "{ secret_file: /etc/tallygate/hmac.key }").map(|hmac| server::secret(&hmac)) {
+            Some((secret, file)) => (secret, file),
+            None => (None, None),
+        };
     // Without a secret and a prefix nothing can be keyed; stand-ins let the policies be read and their problems be found.
     let stand_in = || Secret::read([0; Secret::MIN_LEN]).ok();
     let in_use = running.cloned().or_else(|| secret.clone()).or_else(stand_in)?;
@@ -76,7 +85,8 @@ fn config(root: &Field<'_>, running: Option<&Secret>) -> Option<Config> {
         secret: in_use,
         is_cluster,
     };
-    let policies = file.required("policies").and_then(|field| policies::policies(&field, &around));
+    let policies =
+        file.required("policies", "[{ name: orders, ... }]").and_then(|field| policies::policies(&field, &around));
     let fixed_answer = |key, default| {
         let choices = [("allow", Answer::Allow), ("deny", Answer::Deny)];
         file.optional(key).map_or(Some(default), |field| field.choice(&choices))

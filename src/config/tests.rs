@@ -76,11 +76,11 @@ fn every_problem_is_reported_with_its_place_and_remedy() {
     let problems = load(&five).err().unwrap();
     let wanted = "\
 8:14: policies[0].version: found the number 01, wanted a whole number in plain digits, like 1000
-9:48: policies[0].limits[0].per[1]: identity.subject names no source, so no request has one
-9:72: policies[0].limits[0].fixed_window: \"limit\" is missing
+9:48: policies[0].limits[0].per[1]: identity.subject names no source, so no request has one: \
+add one, like subject: [{ route: subject }]
 9:74: policies[0].limits[0].fixed_window: unknown key \"limt\": did you mean \"limit\"?
 9:91: policies[0].limits[0].fixed_window.window: 10 has no unit: write 10s for seconds or 10ms for milliseconds
-10:17: policies[0].on_failure: \"closd\" is not one of closed, envoy";
+10:17: policies[0].on_failure: \"closd\" is not one of closed, envoy, open: did you mean closed?";
     assert_eq!(problems, wanted);
 }
 
@@ -92,6 +92,12 @@ fn one_mistake_neither_hides_others_nor_makes_some_up() {
     assert_eq!(count(&prefix), 2, "{:?}", load(&prefix).err());
     let store = VALID.replace("url: \"redis://127.0.0.1:6379\"", "url: \"http://h\", username: 1, database: no");
     assert_eq!(count(&store), 3, "{:?}", load(&store).err());
+    // Once refused without a word: settings that were not read yet were taken for a misspelt url or algorithm.
+    assert_eq!(count(&VALID.replace("url: \"redis://127.0.0.1:6379\"", "command_timeout: 100ms")), 1);
+    assert_eq!(count(&VALID.replace("on_failure: closed", "on_failure: { open: { replicas: 4 } }")), 1);
+    // Of a list only the first mistake was told.
+    let list = VALID.replace("version: 1", "version: 1\n    match: { methods: [get, GET, post] }");
+    assert_eq!(count(&list), 2, "{:?}", load(&list).err());
     let identity =
         VALID.replace("tenant: [{ route: tenant }]", "tenant: [{ route: tenant }]\n  subject: [{ rout: x }]");
     assert_eq!(count(&identity), 1, "{:?}", load(&identity).err());
@@ -149,7 +155,7 @@ fn mistakes_in_yaml_do_not_pass() {
 fn what_can_never_work_is_refused() {
     for (from, to, wanted) in [
         ("  - name: orders", "  - name: orders\n    match: {}", "no condition"),
-        ("store: {", "store: { memory: {},", "found 2 of redis, memory"),
+        ("store: {", "store: { memory: {},", "redis and memory stand here together"),
         ("[{ route: tenant }]", "[{ route: tenant }, { route: tenant }]", "stands in the list already"),
         ("[{ route: tenant }]", "[{ header: { name: x-t } }]", "\"trusted_because\" is missing"),
         ("secret_file: SECRET", "secret_file: /none", "No such file"),
@@ -159,6 +165,17 @@ fn what_can_never_work_is_refused() {
         ("redis: {", "redis: { username: tally,", "a user without a password is never sent"),
         ("redis: {", "redis: { password_file: /none,", "password_file: /none: No such file"),
         ("redis: {", "redis: { password_file: /etc,", "password_file: /etc is a folder"),
+        // An empty list once believed everybody.
+        (
+            "[{ route: tenant }]",
+            "[{ header: { name: x, trusted_because: y, from_principals: [] } }]",
+            "leave it out to believe every caller",
+        ),
+        (
+            "version: 1",
+            "version: 1\n    cost: 2\n    on_unidentified: { address: { fixed_window: { limit: 1, window: 1m } } }",
+            "on_unidentified.address: lets 1 pass at once, and a request costs 2",
+        ),
         ("per: [tenant]", "per: [tenant, tenant]", "stands here twice"),
         ("per: [tenant]", "per: tenant", "wanted a list"),
     ] {

@@ -1,15 +1,20 @@
 //! What messages say about a text that stands in the file, and which known word it was meant to be.
 
-/// `"text"` for a message, shortened. What looks like a URL or an address is not repeated: it may hold a password.
-pub fn quoted(text: &str) -> String {
+/// `"text"` for a message, shortened; nothing where it looks like a URL or an address, since it may hold a password.
+pub fn shown(text: &str) -> Option<String> {
     const MOST: usize = 40;
     if text.contains('@') || text.contains("://") {
-        return "(not repeated, it may hold a password)".to_owned();
+        return None;
     }
-    match text.char_indices().nth(MOST) {
+    Some(match text.char_indices().nth(MOST) {
         None => format!("{text:?}"),
         Some((end, _)) => format!("{:?}", format!("{}...", &text[..end])),
-    }
+    })
+}
+
+/// The same for the middle of a sentence.
+pub fn quoted(text: &str) -> String {
+    shown(text).unwrap_or_else(|| "(not repeated, it may hold a password)".to_owned())
 }
 
 /// The word of `known` that `text` was most likely meant to be.

@@ -1,8 +1,8 @@
 //! `identity`: where tenant, subject and address may be read, in order.
 
-use crate::config::reader::{Field, Section};
 use ipnet::IpNet;
 
+use crate::config::reader::{Field, Section};
 use crate::decision::address::{AddressOrigin, AddressSource, Ipv6Prefix};
 use crate::decision::identity::{IdentitySources, JwtClaim, Source};
 use crate::decision::spiffe::TrustDomain;
@@ -44,7 +44,8 @@ fn origin(field: &Field<'_>) -> Option<AddressOrigin> {
     match chosen? {
         ("header", field) => {
             let section = field.section()?;
-            let (name, why) = (section.required("name").and_then(|field| header_name(&field)), reason(&section));
+            let (name, why) =
+                (section.required("name", "x-client-ip").and_then(|field| header_name(&field)), reason(&section));
             section.finish();
             why.and(name).map(|name| AddressOrigin::Header(name.into()))
         }
@@ -54,19 +55,17 @@ fn origin(field: &Field<'_>) -> Option<AddressOrigin> {
 }
 
 fn forwarded(section: Section<'_>) -> Option<AddressOrigin> {
-    let peers = section.required("trusted_peers").and_then(|field| {
-        let items = field.list()?;
-        if items.is_empty() {
-            field.problem("the list is empty: then every peer speaks for itself, which is source: peer");
-            return None;
-        }
-        let network = |item: &Field<'_>| {
-            item.parse(|text| {
-                text.parse::<IpNet>().map_err(|_| "a network is ADDRESS/BITS, like 10.0.0.0/8 or fd00::/8")
-            })
-        };
-        items.iter().map(network).collect::<Option<Vec<_>>>()
+    let network =
+        |text: &str| text.parse::<IpNet>().map_err(|_| "a network is ADDRESS/BITS, like 10.0.0.0/8 or fd00::/8");
+    let peers = section.required("trusted_peers", "[10.0.0.0/8]").and_then(|field| {
+        let empty = "the list is empty, so every peer would speak for itself: write source: peer";
+        field.each(empty, |item| item.parse(network))
     });
+    if let Some(everybody) = peers.iter().flatten().find(|network| network.prefix_len() == 0) {
+        section.warning(format!(
+            "everybody is in {everybody}, so every client can write its own address: name the proxies"
+        ));
+    }
     let hops = section.optional("trusted_hops").map_or(Some(1), |field| match field.whole().map(usize::try_from)? {
         Ok(hops @ 1..=32) => Some(hops),
         _ => {
@@ -88,12 +87,12 @@ fn list(field: &Field<'_>) -> Option<Vec<Source>> {
     let read: Vec<Source> = read.into_iter().collect::<Option<_>>()?;
     for (index, source) in read.iter().enumerate() {
         if read[..index].contains(source) {
-            items[index].problem("this source stands in the list already, and the first one answers");
+            items[index].problem("this source stands in the list already, and the first one answers: remove it");
             return None;
         }
         if let Some(strong) = read[..index].iter().find(|earlier| earlier.is_proof() && source.is_weak()) {
             items[index].warning(format!(
-                "{} stands behind {}: whoever leaves the proof out is counted by this and has a second quota",
+                "{} stands behind {}: whoever leaves the proof out is counted by this and has a second quota: remove it, unless that is meant",
                 source.kind(),
                 strong.kind()
             ));
@@ -104,7 +103,13 @@ fn list(field: &Field<'_>) -> Option<Vec<Source>> {
 
 fn source(field: &Field<'_>) -> Option<Source> {
     if field.is_text() {
-        return field.choice(&[("address", Source::address())]);
+        if field.text() != Some("address") {
+            field.problem(
+                "a source is address, or one of jwt, mtls, route, header with its settings, like route: tenant",
+            );
+            return None;
+        }
+        return Some(Source::address());
     }
     let section = field.section()?;
     let chosen = section.one_of(&["jwt", "mtls", "route", "header"]);
@@ -118,7 +123,7 @@ fn source(field: &Field<'_>) -> Option<Source> {
 }
 
 fn jwt(section: Section<'_>) -> Option<Source> {
-    let path = section.required("claim").and_then(|field| match field.is_list() {
+    let path = section.required("claim", "tid").and_then(|field| match field.is_list() {
         true => texts(&field),
         false => field.nonempty().map(|text| vec![text.into()]),
     });
@@ -137,20 +142,20 @@ fn jwt(section: Section<'_>) -> Option<Source> {
 }
 
 fn mtls(section: Section<'_>) -> Option<Source> {
-    let domain = section.required("trust_domain").and_then(|field| field.parse(TrustDomain::parse));
+    let domain = section.required("trust_domain", "td.example").and_then(|field| field.parse(TrustDomain::parse));
     section.finish();
     domain.map(Source::mtls)
 }
 
 fn header(section: Section<'_>) -> Option<Source> {
-    let name = section.required("name").and_then(|field| header_name(&field));
+    let name = section.required("name", "x-tenant").and_then(|field| header_name(&field));
     let why = reason(&section);
+    let spiffe = |text: &str| match text.strip_prefix("spiffe://").is_some_and(|rest| rest.contains('/')) {
+        true => Ok(text.to_owned()),
+        false => Err("a principal is a SPIFFE ID, like spiffe://td.example/ns/istio-system/sa/gateway"),
+    };
     let principals = section.optional("from_principals").map_or(Some(Vec::new()), |field| {
-        let spiffe = |text: &str| match text.strip_prefix("spiffe://").is_some_and(|rest| rest.contains('/')) {
-            true => Ok(text.to_owned()),
-            false => Err("a principal is a SPIFFE ID, like spiffe://td.example/ns/istio-system/sa/gateway"),
-        };
-        field.list()?.iter().map(|item| item.parse(spiffe)).collect()
+        field.each("the list is empty: leave it out to believe every caller", |item| item.parse(spiffe))
     });
     section.finish();
     why?;
@@ -159,7 +164,8 @@ fn header(section: Section<'_>) -> Option<Source> {
 
 /// Why something that any client could write is believed all the same. Whoever reads the file later needs to know.
 fn reason(section: &Section<'_>) -> Option<()> {
-    section.required("trusted_because").and_then(|field| field.nonempty()).map(|_| ())
+    let like = "\"the edge's auth filter overwrites it\"";
+    section.required("trusted_because", like).and_then(|field| field.nonempty()).map(|_| ())
 }
 
 fn header_name(field: &Field<'_>) -> Option<String> {
@@ -171,10 +177,5 @@ fn header_name(field: &Field<'_>) -> Option<String> {
 }
 
 fn texts(field: &Field<'_>) -> Option<Vec<Box<str>>> {
-    let items = field.list()?;
-    if items.is_empty() {
-        field.problem("the list is empty");
-        return None;
-    }
-    items.iter().map(|item| item.nonempty().map(Into::into)).collect()
+    field.each("the list is empty: name at least one", |item| item.nonempty().map(Into::into))
 }

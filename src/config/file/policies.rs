@@ -19,6 +19,8 @@ use crate::decision::policy::{Cost, DenyStatus, OnUnidentified, Policy};
 const MOST_POLICIES: usize = 1_000;
 const MOST_LIMITS: usize = 8;
 const DEFAULT_MAX_COST: u64 = 100;
+/// What a policy without limits could have.
+const LIMITS: &str = "[{ name: per-tenant, per: [tenant], fixed_window: { limit: 100, window: 1m } }]";
 
 /// What the policies are read with.
 pub struct Around {
@@ -53,7 +55,10 @@ pub fn policies(field: &Field<'_>, around: &Around) -> Option<Vec<Policy>> {
 /// What is wrong with `policy` because of one before it.
 fn against(field: &Field<'_>, policy: &Policy, earlier: &Policy) {
     if earlier.name == policy.name {
-        field.problem(format!("a policy before this one is named {} too: counters would be shared", policy.name));
+        field.problem(format!(
+            "a policy before this one is named {} too, and they would share counters: rename one",
+            policy.name
+        ));
     }
     if !earlier.matcher.covers(&policy.matcher) {
         return;
@@ -75,18 +80,18 @@ fn against(field: &Field<'_>, policy: &Policy, earlier: &Policy) {
 
 fn policy(field: &Field<'_>, around: &Around) -> Option<Policy> {
     let section = field.section()?;
-    let name = section.required("name").and_then(|field| field.parse(Name::parse));
-    let version = section.required("version").and_then(|field| {
+    let name = section.required("name", "orders").and_then(|field| field.parse(Name::parse));
+    let version = section.required("version", "1").and_then(|field| {
         let version = Version::try_new(field.whole()?);
         version.map_err(|error| field.problem(error)).ok()
     });
     let mode = section.optional("mode").map_or(Some(Mode::Enforce), |field| mode(&field));
     let matcher = section.optional("match").map_or(Some(Matcher::default()), |field| matching::matcher(&field));
     let cost = section.optional("cost").map_or(Some(Cost::Fixed(1)), |field| cost(&field));
-    let limits = section.required("limits");
+    let limits = section.required("limits", LIMITS);
     let overrides = section.optional("overrides");
     let on_unidentified = section.optional("on_unidentified");
-    let on_failure = section.required("on_failure");
+    let on_failure = section.required("on_failure", "closed");
     let one_slot = section.optional("one_slot").is_some_and(|field| field.boolean() == Some(true));
     section.finish();
 
@@ -99,7 +104,7 @@ fn policy(field: &Field<'_>, around: &Around) -> Option<Policy> {
         None => Some(Overrides::default()),
     };
     let on_unidentified = match on_unidentified {
-        Some(field) => failure::on_unidentified(&field, scope, around),
+        Some(field) => failure::on_unidentified(&field, scope, cost.as_ref(), around),
         None => Some(OnUnidentified::Deny(DenyStatus::Unauthorized)),
     };
     let first = limits.as_deref().and_then(<[Limit]>::first);
@@ -142,13 +147,13 @@ fn cost(field: &Field<'_>) -> Option<Cost> {
         return bounded(field).map(Cost::Fixed);
     }
     let section = field.section()?;
-    let key = section.required("route").and_then(|field| field.text());
+    let key = section.required("route", "cost").and_then(|field| field.nonempty());
     let default = section.optional("default").map_or(Some(1), |field| bounded(&field));
     let max = section.optional("max").map_or(Some(DEFAULT_MAX_COST), |field| bounded(&field));
     section.finish();
     let (key, default, max) = (key?.into(), default?, max?);
     if default > max {
-        field.problem(format!("the default of {default} is above the max of {max}"));
+        field.problem(format!("the default of {default} is above the max of {max}: raise max or lower default"));
     }
     Some(Cost::Route { key, default, max })
 }
@@ -163,7 +168,7 @@ fn limits_of(field: &Field<'_>, scope: Scope<'_>, cost: Option<&Cost>, around: &
     for (index, (item, limit)) in items.iter().zip(&read).enumerate() {
         let same = |earlier: &&Limit| limit.as_ref().is_some_and(|limit| limit.name == earlier.name);
         if let Some(earlier) = read[..index].iter().flatten().find(same) {
-            item.problem(format!("a limit before this one is named {} too", earlier.name));
+            item.problem(format!("a limit before this one is named {} too: rename one", earlier.name));
         }
     }
     read.into_iter().collect()
@@ -171,8 +176,8 @@ fn limits_of(field: &Field<'_>, scope: Scope<'_>, cost: Option<&Cost>, around: &
 
 fn limit(field: &Field<'_>, scope: Scope<'_>, alone: bool, cost: Option<&Cost>, around: &Around) -> Option<Limit> {
     let section = field.section()?;
-    let name = section.required("name").and_then(|field| field.parse(Name::parse));
-    let per = section.required("per").and_then(|field| parts(&field, around.identity.as_ref()));
+    let name = section.required("name", "per-tenant").and_then(|field| field.parse(Name::parse));
+    let per = section.required("per", "[tenant]").and_then(|field| parts(&field, around.identity.as_ref()));
     let mode = section.optional("mode").map_or(Some(Mode::Enforce), |field| mode(&field));
     let algorithm = algorithm::algorithm(&section, around.rails);
     section.finish();
@@ -191,13 +196,7 @@ fn limit(field: &Field<'_>, scope: Scope<'_>, alone: bool, cost: Option<&Cost>, 
             .problem(format!("its keys have {found} bytes, more than {MAX_KEY_LEN}: shorten its name or the policy's"));
     }
     can_pass(field, &algorithm, cost);
-    let (rail, most) = (around.rails.max_log_cost, cost.map_or(0, Cost::most));
-    if matches!(algorithm, Algorithm::SlidingLog(_)) && most > rail {
-        field.problem(format!(
-            "a sliding log holds Redis up for each unit, and a request may cost {most}, above {rail}: \
-             lower the cost, take a sliding_window, or raise guard_rails.max_log_cost"
-        ));
-    }
+    spares_redis(field, &algorithm, cost, around.rails);
     Some(Limit { name, algorithm, per, mode, key })
 }
 
@@ -217,6 +216,17 @@ fn can_pass(field: &Field<'_>, algorithm: &Algorithm, cost: Option<&Cost>) {
     }
 }
 
+/// A sliding log holds Redis up for each unit, so its cost has an end of its own.
+fn spares_redis(field: &Field<'_>, algorithm: &Algorithm, cost: Option<&Cost>, rails: Rails) {
+    let (rail, most) = (rails.max_log_cost, cost.map_or(0, Cost::most));
+    if matches!(algorithm, Algorithm::SlidingLog(_)) && most > rail {
+        field.problem(format!(
+            "a sliding log holds Redis up for each unit, and a request may cost {most}, above {rail}: \
+             lower the cost, take a sliding_window, or raise guard_rails.max_log_cost"
+        ));
+    }
+}
+
 /// What a limit counts by, and whether there is a source for each part.
 fn parts(field: &Field<'_>, identity: Option<&IdentitySources>) -> Option<Vec<Part>> {
     let items = field.list()?;
@@ -225,7 +235,7 @@ fn parts(field: &Field<'_>, identity: Option<&IdentitySources>) -> Option<Vec<Pa
     let mut sound = true;
     for item in &items {
         match item.choice(&choices) {
-            Some(part) if parts.contains(&part) => item.problem("stands here twice"),
+            Some(part) if parts.contains(&part) => item.problem("stands here twice: remove one"),
             Some(part) => {
                 let sources = identity.and_then(|identity| match part {
                     Part::Tenant => Some(&identity.tenant),
@@ -233,7 +243,10 @@ fn parts(field: &Field<'_>, identity: Option<&IdentitySources>) -> Option<Vec<Pa
                     Part::Address => None,
                 });
                 if sources.is_some_and(Vec::is_empty) {
-                    item.problem(format!("identity.{} names no source, so no request has one", part.as_str()));
+                    let part = part.as_str();
+                    item.problem(format!(
+                        "identity.{part} names no source, so no request has one: add one, like {part}: [{{ route: {part} }}]"
+                    ));
                 }
                 parts.push(part);
                 continue;

@@ -50,8 +50,9 @@ pub fn fixed(file: &Section<'_>, store: Option<StoreSettings>, prefix: Option<&P
 }
 
 fn listen(section: &Section<'_>) -> Option<Listen> {
+    let listen = section.optional("listen");
     let socket = [section.optional("socket_mode"), section.optional("socket_group")];
-    let Some(field) = section.optional("listen") else { return tcp(None, socket) };
+    let Some(field) = listen else { return tcp(None, socket) };
     match field.text()?.strip_prefix("unix:") {
         Some(path) => unix(&field, path, socket),
         None => tcp(Some(&field), socket),
@@ -84,12 +85,12 @@ fn unix(field: &Field<'_>, path: &str, [mode, group]: [Option<Field<'_>>; 2]) ->
     let mode = mode.map_or(Some(0o660), |field| {
         field.parse(|text| octal(text).ok_or("a mode is three octal digits as a text, like \"0660\""))
     });
-    let group = group.map_or(Some(None), |field| match field.whole().map(u32::try_from)? {
-        Ok(group) => Some(Some(group)),
-        Err(_) => {
-            field.problem("a group is a numeric id, up to 4294967295");
-            None
+    let group = group.map_or(Some(None), |field| {
+        let id = if field.is_text() { None } else { u32::try_from(field.whole()?).ok() };
+        if id.is_none() {
+            field.problem("a group is a numeric id, up to 4294967295: look it up with: getent group NAME");
         }
+        id.map(Some)
     });
     Some(Listen::Unix(UnixListen { path: path.into(), mode: mode?, group: group? }))
 }

@@ -98,8 +98,8 @@ fn url(field: &Field<'_>, dialer: &mut Dialer) -> Option<Address> {
 
 fn sentinel(field: &Field<'_>, dialer: &Dialer) -> Option<Topology> {
     let section = field.section()?;
-    let master = section.required("master").and_then(|field| field.nonempty());
-    let nodes = section.required("nodes").and_then(|field| nodes(&field));
+    let master = section.required("master", "mymaster").and_then(|field| field.nonempty());
+    let nodes = section.required("nodes", "[\"redis-0.example:6379\"]").and_then(|field| nodes(&field));
     let (credentials, tls) = (credentials(&section), tls(&section));
     section.finish();
     let theirs = Dialer { credentials: credentials?, tls: tls?, database: 0, ..dialer.clone() };
@@ -108,7 +108,7 @@ fn sentinel(field: &Field<'_>, dialer: &Dialer) -> Option<Topology> {
 
 fn cluster(field: &Field<'_>, dialer: &Dialer) -> Option<Topology> {
     let section = field.section()?;
-    let seeds = section.required("nodes").and_then(|field| nodes(&field));
+    let seeds = section.required("nodes", "[\"redis-0.example:6379\"]").and_then(|field| nodes(&field));
     section.finish();
     if dialer.database != 0 {
         field.problem("a Cluster has database 0 only");
@@ -159,7 +159,7 @@ fn tls(section: &Section<'_>) -> Option<Option<Tls>> {
         (Some(certificate), Some(key)) => Some((certificate, key)),
         (None, None) => None,
         _ => {
-            field.problem("certificate_file and private_key_file belong together");
+            field.problem("certificate_file and private_key_file belong together: write both, or none");
             return None;
         }
     };

@@ -90,7 +90,7 @@ pub fn with_numbers(of: &Algorithm, field: &Field<'_>, section: &Section<'_>, ra
         Some(field) => bounded_count(&field, most, rail),
         None => Some(current),
     };
-    let limit = |most, rail| section.required("limit").and_then(|field| bounded_count(&field, most, rail));
+    let limit = |most, rail| section.required("limit", "100").and_then(|field| bounded_count(&field, most, rail));
     match of {
         Algorithm::TokenBucket(rule) => {
             let rate = optional("rate", rule.rate(), rails.max_limit, "max_limit");
@@ -138,7 +138,7 @@ fn sound<T, E: Display>(field: &Field<'_>, rule: Result<T, E>) -> Option<T> {
 }
 
 fn count(section: &Section<'_>, key: &'static str, most: u64, rail: &str) -> Option<u64> {
-    bounded_count(&section.required(key)?, most, rail)
+    bounded_count(&section.required(key, "100")?, most, rail)
 }
 
 fn bounded_count(field: &Field<'_>, most: u64, rail: &str) -> Option<u64> {
@@ -157,7 +157,7 @@ fn bounded_count(field: &Field<'_>, most: u64, rail: &str) -> Option<u64> {
 }
 
 fn period(section: &Section<'_>, key: &'static str, rails: Rails) -> Option<u64> {
-    let field = section.required(key)?;
+    let field = section.required(key, "1m")?;
     let period = field.duration()?;
     if period.is_zero() {
         field.problem("must be at least 1ms");

@@ -1,7 +1,7 @@
 //! `on_failure` and `on_unidentified`: what becomes of a request that cannot be counted.
 
 use super::algorithm::{algorithm, shared_by};
-use super::{Around, Scope, can_pass, parts};
+use super::{Around, Scope, can_pass, parts, spares_redis};
 use crate::config::reader::Field;
 use crate::decision::algorithm::Algorithm;
 use crate::decision::identity::Part;
@@ -10,10 +10,18 @@ use crate::decision::limit::{Limit, Mode};
 use crate::decision::name::Name;
 use crate::decision::policy::{Cost, DenyStatus, LocalLimit, OnFailure, OnUnidentified};
 
+/// What a policy that fails open could have.
+const OPEN: &str = "{ fixed_window: { limit: 20, window: 10s } }";
+
 /// Limits that stand beside a policy's own; their names are in their keys.
 pub const OWN_NAMES: [&str; 2] = ["local", "stranger"];
 
-pub fn on_unidentified(field: &Field<'_>, scope: Scope<'_>, around: &Around) -> Option<OnUnidentified> {
+pub fn on_unidentified(
+    field: &Field<'_>,
+    scope: Scope<'_>,
+    cost: Option<&Cost>,
+    around: &Around,
+) -> Option<OnUnidentified> {
     if field.is_text() {
         let allow = field.choice(&[("deny", false), ("allow", true)])?;
         let deny = OnUnidentified::Deny(DenyStatus::Unauthorized);
@@ -28,7 +36,10 @@ pub fn on_unidentified(field: &Field<'_>, scope: Scope<'_>, around: &Around) -> 
             let section = field.section()?;
             let algorithm = algorithm(&section, around.rails);
             section.finish();
-            let limit = own_limit("stranger", vec![Part::Address], algorithm?, scope, around)?;
+            let algorithm = algorithm?;
+            can_pass(&field, &algorithm, cost);
+            spares_redis(&field, &algorithm, cost, around.rails);
+            let limit = own_limit("stranger", vec![Part::Address], algorithm, scope, around)?;
             Some(OnUnidentified::ByAddress(Box::new(limit)))
         }
     }
@@ -36,7 +47,7 @@ pub fn on_unidentified(field: &Field<'_>, scope: Scope<'_>, around: &Around) -> 
 
 fn deny(field: &Field<'_>) -> Option<OnUnidentified> {
     let section = field.section()?;
-    let status = section.required("status");
+    let status = section.required("status", "403");
     section.finish();
     let field = status?;
     match field.whole()? {
@@ -65,11 +76,16 @@ pub fn on_failure(
     around: &Around,
 ) -> Option<OnFailure> {
     if field.is_text() {
-        let to_envoy = field.choice(&[("closed", false), ("envoy", true)])?;
+        // `Some` holds whether Envoy decides.
+        let chosen = field.choice(&[("closed", Some(false)), ("envoy", Some(true)), ("open", None)])?;
+        let Some(to_envoy) = chosen else {
+            field.problem(format!("open needs a limit of its own: write {{ open: {OPEN} }}, or {{ open: unlimited }}"));
+            return None;
+        };
         return Some(if to_envoy { OnFailure::Envoy } else { OnFailure::Closed });
     }
     let section = field.section()?;
-    let open = section.required("open");
+    let open = section.required("open", OPEN);
     section.finish();
     let field = open?;
     if field.is_text() {

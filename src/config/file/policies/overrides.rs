@@ -49,9 +49,9 @@ pub fn overrides(
 
 fn entry(field: &Field<'_>, limits: Option<&[Limit]>, cost: Option<&Cost>, around: &Around) -> Option<Override> {
     let section = field.section()?;
-    let tenant = section.required("tenant").and_then(|field| tenant::tenant(&field, around));
+    let tenant = section.required("tenant", "{ value: acme }").and_then(|field| tenant::tenant(&field, around));
     let name = section.optional("limit");
-    let set = section.required("set");
+    let set = section.required("set", "{ limit: 500 }");
     let place = limits.and_then(|limits| match &name {
         Some(field) => limit(field, limits),
         None if limits.len() == 1 => Some(0),

@@ -8,7 +8,7 @@ use crate::decision::overrides::TenantMatch;
 /// A tenant with its evidence, as far as the sources leave a choice.
 pub fn tenant(field: &Field<'_>, around: &Around) -> Option<TenantMatch> {
     let section = field.section()?;
-    let value = section.required("value").and_then(|field| field.nonempty());
+    let value = section.required("value", "acme").and_then(|field| field.nonempty());
     let source = section.optional("source").map(|field| source(&field, around));
     let kind = source.flatten();
     let issuer = section.optional("issuer").map(|field| issuer(&field, kind, around));
