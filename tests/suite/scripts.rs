@@ -18,7 +18,7 @@ fn subjects(n: usize) -> Vec<String> {
 #[test]
 fn a_check_after_script_flush_is_allowed_and_counted_once() {
     let redis = RedisServer::start();
-    let sidecar = Setup::redis(redis.port()).policy("orders", 5, "60s", "closed").start();
+    let sidecar = Setup::patient(redis.port()).policy("orders", 5, "60s", "closed").start();
     let client = sidecar.client();
     client.check_times(&Check::of("ada"), 2);
     for n in 3..=5 {
@@ -32,7 +32,7 @@ fn a_check_after_script_flush_is_allowed_and_counted_once() {
 #[test]
 fn five_hundred_checks_right_after_a_flush_count_once_each() {
     let redis = RedisServer::start();
-    let sidecar = Setup::redis(redis.port()).policy("orders", 1000, "60s", "closed").start();
+    let sidecar = Setup::patient(redis.port()).policy("orders", 1000, "60s", "closed").start();
     let client = sidecar.client();
     client.check(&Check::of("ada"));
     let loads = redis.info("commandstats", "cmdstat_script|load");
@@ -55,7 +55,7 @@ fn five_hundred_checks_right_after_a_flush_count_once_each() {
 #[test]
 fn flushing_without_pause_never_counts_a_check_twice() {
     let redis = RedisServer::start();
-    let sidecar = Setup::redis(redis.port()).policy("orders", 1000, "60s", "closed").start();
+    let sidecar = Setup::patient(redis.port()).policy("orders", 1000, "60s", "closed").start();
     let client = sidecar.client();
     let checks: Vec<_> = subjects(1000).iter().map(|subject| Check::of(subject)).collect();
     let done = AtomicBool::new(false);
