@@ -23,5 +23,6 @@ pub mod sentinel;
 pub mod setup;
 pub mod sidecar;
 pub mod stack;
+pub mod tls;
 pub mod upstream;
 pub mod wait;
