@@ -59,8 +59,8 @@ impl Authorization for Authz {
         let arrived = clock::now();
         let settings = self.settings.load_full();
         let budget = budget(settings.decision_budget, call.metadata());
-        let message = call.into_inner();
-        let view = request::View::of(&message);
+        let (metadata, _, message) = call.into_parts();
+        let view = request::View::of(&message, &metadata);
         let attributes = view.attributes();
         let rules = self.limiter.rules();
         let decision = self.limiter.check(&rules, &attributes, arrived + budget).await;

@@ -1,7 +1,10 @@
 //! The command line: one file a command.
 
+mod asked;
 mod check_config;
 mod doctor;
+mod explain;
+mod keys;
 mod probe;
 mod serve;
 
@@ -10,6 +13,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
 
+use self::keys::Verb;
 use crate::config::{Config, Invalid};
 
 /// An Envoy external-authorization (ext_authz) rate-limit sidecar.
@@ -31,6 +35,14 @@ enum Command {
     CheckConfig(check_config::Arguments),
     /// Look at the configured Redis: version, permissions, memory, role, latency (exit 0 good, 1 warnings, 69 problems)
     Doctor(doctor::Arguments),
+    /// Say what a request would meet: which policy, which identity sources, limits and keys
+    Explain(Box<explain::Arguments>),
+    /// Print the keys of a tenant and a subject
+    Key(keys::Arguments),
+    /// Say what the keys of a tenant and a subject hold in Redis
+    Peek(keys::Arguments),
+    /// Remove the keys of a tenant and a subject from Redis: their counters start anew
+    Reset(keys::Arguments),
     /// Ask a running sidecar one check, as Envoy would, or for its health
     Probe(probe::Arguments),
 }
@@ -39,7 +51,7 @@ enum Command {
 #[derive(Args)]
 struct ConfigFile {
     /// The configuration file
-    #[arg(long = "config", short = 'c', env = "TALLYGATE_CONFIG", value_name = "FILE")]
+    #[arg(id = "config_file", long = "config", short = 'c', env = "TALLYGATE_CONFIG", value_name = "FILE")]
     path: PathBuf,
 }
 
@@ -47,6 +59,8 @@ struct ConfigFile {
 mod exit {
     /// The answer is no: denied, not serving.
     pub const NO: u8 = 1;
+    /// What was asked for makes no sense.
+    pub const USAGE: u8 = 64;
     /// A service cannot be reached or had.
     pub const UNAVAILABLE: u8 = 69;
     pub const SOFTWARE: u8 = 70;
@@ -60,6 +74,10 @@ pub fn run(cli: Cli) -> ExitCode {
         Command::Serve(arguments) => serve::run(arguments),
         Command::CheckConfig(arguments) => check_config::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
+        Command::Explain(arguments) => explain::run(*arguments),
+        Command::Key(arguments) => keys::run(&arguments, Verb::Print),
+        Command::Peek(arguments) => keys::run(&arguments, Verb::Peek),
+        Command::Reset(arguments) => keys::run(&arguments, Verb::Reset),
         Command::Probe(arguments) => probe::run(arguments),
     }
 }
@@ -89,4 +107,25 @@ fn runtime() -> Result<tokio::runtime::Runtime, ExitCode> {
         eprintln!("cannot start: {error}");
         ExitCode::from(exit::SOFTWARE)
     })
+}
+
+/// `KEY=VALUE`
+fn pair(text: &str) -> Result<(String, String), String> {
+    let (key, value) = text.split_once('=').ok_or("write it as KEY=VALUE")?;
+    Ok((key.to_owned(), value.to_owned()))
+}
+
+/// `NAME=VALUE` of a header, whose name Envoy sends in lower case.
+fn header(text: &str) -> Result<(String, String), String> {
+    pair(text).map(|(name, value)| (name.to_ascii_lowercase(), value))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        super::Cli::command().debug_assert();
+    }
 }

@@ -3,12 +3,15 @@
 //! Two stages. `tree` and `reader` hold what was typed, with places; `file` says what it means. All problems of a file are
 //! reported at once, each with line, path and remedy. A file that has one changes nothing.
 
+pub mod duration;
 pub mod explain;
 mod file;
 mod reader;
 pub mod reload;
+mod syntax;
 mod tree;
 mod watch;
+mod words;
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -20,7 +23,7 @@ use crate::authz::AuthzSettings;
 use crate::decision::key::Secret;
 use crate::decision::name::Prefix;
 use crate::decision::policy::Rules;
-use crate::store::redis::settings::RedisSettings;
+use crate::store::redis::settings::{RedisSettings, Topology};
 
 /// A validated configuration.
 pub struct Config {
@@ -87,6 +90,10 @@ impl StoreSettings {
             Self::Redis(_) => "redis",
             Self::Memory { .. } => "memory",
         }
+    }
+
+    pub fn is_cluster(&self) -> bool {
+        matches!(self, Self::Redis(settings) if matches!(settings.topology, Topology::Cluster { .. }))
     }
 }
 

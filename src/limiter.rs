@@ -4,6 +4,7 @@
 //! here and nowhere else. No await on a connection: the store answers at once if it has none.
 
 mod local;
+mod sources;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +13,9 @@ use arc_swap::ArcSwap;
 use tokio::time::{Instant, timeout_at};
 
 use self::local::LocalLimits;
+use self::sources::SourceWatch;
 use crate::decision::attributes::Attributes;
+use crate::decision::key::Digest;
 use crate::decision::limit::Mode;
 use crate::decision::policy::{Found, LocalLimit, OnFailure, OnUnidentified, Plan, Policy, Rules, Unplanned};
 use crate::decision::verdict::{Decision, FailureClass, Quota, Taken, Verdict};
@@ -27,34 +30,48 @@ const FOREIGN_LINES: usize = 100;
 
 /// Decides checks under rules that can be swapped while it runs.
 pub struct Limiter {
-    rules: ArcSwap<Rules>,
+    in_use: ArcSwap<InUse>,
     store: Arc<dyn Store>,
     local: LocalLimits,
     metrics: Arc<Metrics>,
-    foreign_lines: OncePerMinute,
+    foreign_lines: OncePerMinute<Digest>,
+    failure_lines: OncePerMinute<FailureClass>,
+}
+
+/// Rules, and what was learned since they came into use.
+struct InUse {
+    rules: Arc<Rules>,
+    sources: SourceWatch,
+}
+
+impl InUse {
+    fn new(rules: Rules) -> Self {
+        Self { sources: SourceWatch::of(&rules), rules: Arc::new(rules) }
+    }
 }
 
 impl Limiter {
     pub fn new(rules: Rules, store: Arc<dyn Store>, metrics: Arc<Metrics>) -> Self {
         metrics.announce(rules.policies.iter());
         Self {
-            rules: ArcSwap::from_pointee(rules),
+            in_use: ArcSwap::from_pointee(InUse::new(rules)),
             store,
             local: LocalLimits::default(),
             metrics,
             foreign_lines: OncePerMinute::new(FOREIGN_LINES),
+            failure_lines: OncePerMinute::new(FailureClass::ALL.len()),
         }
     }
 
     /// The rules of this moment. A check holds on to them, so a swap never changes a decision under way.
     pub fn rules(&self) -> Arc<Rules> {
-        self.rules.load_full()
+        Arc::clone(&self.in_use.load().rules)
     }
 
     /// Takes new rules into use. Counters live in the store and the local limits in here, so both live on.
     pub fn swap(&self, rules: Rules) {
         self.metrics.announce(rules.policies.iter());
-        self.rules.store(Arc::new(rules));
+        self.in_use.store(Arc::new(InUse::new(rules)));
     }
 
     /// Gives back what counters no longer need. Called once a second.
@@ -83,8 +100,18 @@ impl Limiter {
         }
         let plan = match policy.plan(&rules.identity, request) {
             Ok(plan) => plan,
-            Err(unplanned) => return without_store(policy, unplanned),
+            Err(unplanned) => {
+                if let Unplanned::Unidentified(missing) = &unplanned {
+                    self.metrics.unidentified(policy, *missing);
+                    self.in_use.load().sources.note(std::iter::empty());
+                }
+                return without_store(policy, unplanned);
+            }
         };
+        if let Some(missing) = plan.stranger {
+            self.metrics.unidentified(policy, missing);
+        }
+        self.in_use.load().sources.note(plan.evidence());
         let decision = Decision::settle(&plan, self.take(&plan, deadline).await);
         match decision.verdict {
             Verdict::Failed(class) => self.failed(&plan, class),
@@ -107,10 +134,14 @@ impl Limiter {
         })
     }
 
-    /// Tells an operator about state that only a person can judge: what, where, and what to do.
+    /// Tells an operator why checks fail, once a minute and class, and of state that only a person can judge what, where and
+    /// what to do. That there is no connection is told by whoever looks after it.
     fn report(&self, plan: &Plan<'_>, error: &StoreError) {
         tracing::debug!(policy = %plan.policy.name, class = error.class.as_str(), reason = %error.detail, "a check failed");
         let FailureClass::Foreign(foreign) = error.class else {
+            if error.class != FailureClass::Disconnected && self.failure_lines.is_due(error.class, clock::now()) {
+                tracing::warn!(class = error.class.as_str(), reason = %error.detail, "checks fail: the store does not decide");
+            }
             return;
         };
         let Some(charge) = error.charge.and_then(|index| plan.charges.get(index)) else {
@@ -119,28 +150,32 @@ impl Limiter {
         if self.foreign_lines.is_due(charge.key.digest, clock::now()) {
             tracing::error!(policy = %plan.policy.name, limit = %charge.limit.name, reason = foreign.as_str(),
                 key = %charge.key.text,
-                "this key holds what the limiter did not write: its checks fail until it is deleted or expires");
+                "this key holds what the limiter did not write: its checks fail until it is removed or expires; look at it with \
+                 tallygate peek --key, remove it with tallygate reset --key");
         }
     }
 
     fn failed<'p>(&self, plan: &Plan<'p>, class: FailureClass) -> Decision<'p> {
+        let failed = || Decision { stranger: plan.stranger, ..Decision::of(plan.policy, Verdict::Failed(class)) };
         let verdict = match &plan.policy.on_failure {
             // Nothing is enforced, so there is nothing to fail.
             _ if !plan.is_enforced() => Verdict::Allowed(None),
             // Answered as allowed anyway, and counted as what it was.
-            _ if plan.policy.mode == Mode::Shadow => return Decision::of(plan.policy, Verdict::Failed(class)),
-            OnFailure::Closed | OnFailure::Envoy => return Decision::of(plan.policy, Verdict::Failed(class)),
+            _ if plan.policy.mode == Mode::Shadow => return failed(),
+            OnFailure::Closed | OnFailure::Envoy => return failed(),
             OnFailure::Open(LocalLimit::Unlimited) => Verdict::Allowed(None),
             OnFailure::Open(LocalLimit::Limited(limit)) => self.local.decide(plan, limit),
         };
-        Decision { fallback: Some(class), ..Decision::of(plan.policy, verdict) }
+        Decision { fallback: Some(class), stranger: plan.stranger, ..Decision::of(plan.policy, verdict) }
     }
 }
 
 /// The answer where there is nothing to count.
 fn without_store<'p>(policy: &'p Policy, unplanned: Unplanned<'p>) -> Decision<'p> {
     let verdict = match unplanned {
-        Unplanned::Unidentified(_) if policy.on_unidentified == OnUnidentified::Allow => Verdict::Allowed(None),
+        Unplanned::Unidentified(missing) if matches!(policy.on_unidentified, OnUnidentified::Allow) => {
+            return Decision { stranger: Some(missing), ..Decision::of(policy, Verdict::Allowed(None)) };
+        }
         Unplanned::Unidentified(missing) => Verdict::Unidentified(missing),
         Unplanned::Uncounted => Verdict::Allowed(None),
         Unplanned::Blocked(limit) => Verdict::Denied(Quota::blocked(limit)),

@@ -16,18 +16,25 @@ mod support;
 
 mod suite {
     mod answers;
+    mod changed_numbers;
     mod cluster;
     mod cluster_migration;
     mod configuration;
+    mod costs;
     mod counting;
     mod crowds;
     mod envoy_answers;
     mod envoy_files;
     mod envoy_outages;
     mod envoy_variants;
+    mod exactness;
+    mod failures_table;
     mod fallback;
     mod file_watch;
     mod foreign;
+    mod foreign_states;
+    mod foreign_texts;
+    mod gallery;
     mod ghosts;
     mod guard;
     mod house;
@@ -38,6 +45,12 @@ mod suite {
     mod lua_equals_rust;
     mod matching;
     mod memory;
+    mod modes;
+    mod numbers;
+    mod operator_tools;
+    mod overload;
+    mod overrides;
+    mod pace;
     mod privacy;
     mod probe;
     mod redis_auth;
@@ -45,8 +58,12 @@ mod suite {
     mod redis_tls;
     mod refusals;
     mod reload;
+    mod replies;
+    mod retry_after;
+    mod script_rules;
     mod scripts;
     mod sentinel;
+    mod several_limits;
     mod store_contract;
     mod windows;
 }

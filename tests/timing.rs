@@ -19,12 +19,20 @@ mod support;
 mod timing {
     mod cluster;
     mod cluster_network;
+    mod crashes;
+    mod crossed;
     mod healing;
+    mod health;
     mod load;
     mod memory;
     mod outage;
+    mod refusing;
+    mod reload;
     mod remains;
+    mod replies;
     mod sentinel;
+    mod slow;
     mod soak;
     mod stall;
+    mod steady;
 }

@@ -21,7 +21,6 @@ use tonic::{Code, Status};
 use tower::{Layer, Service};
 
 use super::response;
-use crate::decision::key::Digest;
 use crate::decision::verdict::FailureClass;
 use crate::store::clock;
 use crate::telemetry::metrics::Metrics;
@@ -58,7 +57,7 @@ impl Drop for Answering {
 pub struct GuardLayer {
     metrics: Arc<Metrics>,
     in_flight: InFlight,
-    lines: Arc<OncePerMinute>,
+    lines: Arc<OncePerMinute<FailureClass>>,
 }
 
 impl GuardLayer {
@@ -112,18 +111,12 @@ where
                 Err(_) => FailureClass::Panic,
             };
             metrics.guarded(class);
-            if lines.is_due(line_key(class), clock::now()) {
+            if lines.is_due(class, clock::now()) {
                 tracing::error!(class = class.as_str(), "checks cannot be decided and are answered as failed");
             }
             Ok(encoded(response::failed_without_decision(class)))
         })
     }
-}
-
-/// One line a class and minute.
-fn line_key(class: FailureClass) -> Digest {
-    let place = FailureClass::ALL.iter().position(|known| *known == class).unwrap_or_default();
-    Digest([u8::try_from(place).unwrap_or(u8::MAX); 32])
 }
 
 /// Which of our ends a gRPC error came from. tonic answers these before the service is reached.

@@ -10,6 +10,8 @@ use envoy_types::pb::envoy::service::auth::v3::{AttributeContext, CheckRequest};
 use envoy_types::pb::google::protobuf::value::Kind;
 use envoy_types::pb::google::protobuf::{Struct, Value};
 
+use tonic::metadata::MetadataMap;
+
 use super::response::Caller;
 use crate::decision::attributes::{Attributes, Claim, Headers, Metadata};
 
@@ -23,10 +25,12 @@ pub struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    pub fn of(message: &'a CheckRequest) -> Self {
+    /// `call` is the gRPC metadata that the message came with.
+    pub fn of(message: &'a CheckRequest, call: &'a MetadataMap) -> Self {
         let context = message.attributes.as_ref();
         let http = context.and_then(|context| context.request.as_ref()?.http.as_ref());
-        let metadata = ForwardedMetadata(context.and_then(|context| context.metadata_context.as_ref()));
+        let dynamic = context.and_then(|context| context.metadata_context.as_ref());
+        let metadata = ForwardedMetadata { dynamic, call };
         Self { context, http, metadata }
     }
 
@@ -75,12 +79,15 @@ fn peer_address(peer: &Peer) -> Option<IpAddr> {
     }
 }
 
-/// Dynamic metadata as Envoy forwards it.
-struct ForwardedMetadata<'a>(Option<&'a EnvoyMetadata>);
+/// Dynamic metadata as Envoy forwards it, and the metadata of its call.
+struct ForwardedMetadata<'a> {
+    dynamic: Option<&'a EnvoyMetadata>,
+    call: &'a MetadataMap,
+}
 
 impl Metadata for ForwardedMetadata<'_> {
     fn claim(&self, namespace: &str, path: &[&str]) -> Option<Claim<'_>> {
-        let fields: &Struct = self.0?.filter_metadata.get(namespace)?;
+        let fields: &Struct = self.dynamic?.filter_metadata.get(namespace)?;
         let (last, parents) = path.split_last()?;
         let parent =
             parents.iter().try_fold(fields, |fields, step| match fields.fields.get(*step)?.kind.as_ref()? {
@@ -93,6 +100,13 @@ impl Metadata for ForwardedMetadata<'_> {
             Some(Kind::NumberValue(number)) => Claim::Number(*number),
             _ => Claim::Other,
         })
+    }
+
+    /// Only a single text value: a repeated key is no certain one.
+    fn call(&self, key: &str) -> Option<&str> {
+        let mut values = self.call.get_all(key).iter();
+        let value = values.next()?.to_str().ok()?;
+        values.next().is_none().then_some(value)
     }
 }
 
@@ -111,7 +125,8 @@ mod tests {
     #[test]
     fn a_message_with_nothing_in_it_is_a_request_with_nothing_in_it() {
         let empty = CheckRequest::default();
-        let view = View::of(&empty);
+        let call = MetadataMap::new();
+        let view = View::of(&empty, &call);
         let attributes = view.attributes();
         assert_eq!((attributes.path, attributes.principal, attributes.source), ("", "", None));
         assert_eq!(attributes.metadata.claim("ns", &["a"]), None);
@@ -128,7 +143,7 @@ mod tests {
         for line in [line("ada", b""), line("", b"ada")] {
             let header_map = Some(HeaderMap { headers: vec![line] });
             let message = with_http(HttpRequest { header_map, ..Default::default() });
-            assert_eq!(View::of(&message).attributes().headers.single("x-user"), Ok(Some("ada")));
+            assert_eq!(View::of(&message, &MetadataMap::new()).attributes().headers.single("x-user"), Ok(Some("ada")));
         }
     }
 
@@ -144,7 +159,7 @@ mod tests {
         ] {
             let headers = HashMap::from([("content-type".to_owned(), content_type.to_owned())]);
             let message = with_http(HttpRequest { headers, ..Default::default() });
-            assert_eq!(View::of(&message).caller(), caller, "{content_type}");
+            assert_eq!(View::of(&message, &MetadataMap::new()).caller(), caller, "{content_type}");
         }
     }
 
@@ -182,7 +197,8 @@ mod tests {
         let metadata =
             EnvoyMetadata { filter_metadata: HashMap::from([("ns".to_owned(), namespace)]), ..Default::default() };
         let found = |path: &[&str]| {
-            let metadata = ForwardedMetadata(Some(&metadata));
+            let call = MetadataMap::new();
+            let metadata = ForwardedMetadata { dynamic: Some(&metadata), call: &call };
             match metadata.claim("ns", path) {
                 Some(Claim::Text(text)) => text.to_owned(),
                 other => format!("{other:?}"),

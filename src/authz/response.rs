@@ -88,7 +88,7 @@ pub fn answer(decision: &Decision<'_>, caller: Caller, answers: &Answers) -> Che
             };
             denied(code::RESOURCE_EXHAUSTED, 429, headers, body)
         }
-        Verdict::Unidentified(_) => match decision.policy.map(|policy| policy.on_unidentified) {
+        Verdict::Unidentified(_) => match decision.policy.map(|policy| &policy.on_unidentified) {
             Some(OnUnidentified::Deny(DenyStatus::Forbidden)) => forbidden("no verified identity\n"),
             _ => denied(code::UNAUTHENTICATED, 401, HeaderList::default(), "no verified identity\n".to_owned()),
         },

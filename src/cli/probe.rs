@@ -14,7 +14,8 @@ use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_client::HealthClient;
 
-use super::{exit, runtime};
+use super::{exit, pair, runtime};
+use crate::config::duration;
 
 #[derive(Args)]
 pub struct Arguments {
@@ -34,19 +35,14 @@ pub struct Arguments {
     #[arg(long, default_value = "localhost")]
     host: String,
     /// A request header
-    #[arg(long, value_name = "NAME=VALUE", value_parser = pair)]
+    #[arg(long, value_name = "NAME=VALUE", value_parser = super::header)]
     header: Vec<(String, String)>,
     /// A value of the route's context_extensions
     #[arg(long, value_name = "KEY=VALUE", value_parser = pair)]
     route: Vec<(String, String)>,
     /// How long to wait for the answer
-    #[arg(long, default_value = "2s", value_parser = humantime::parse_duration)]
+    #[arg(long, default_value = "2s", value_parser = duration::parse)]
     timeout: Duration,
-}
-
-fn pair(text: &str) -> Result<(String, String), String> {
-    let (key, value) = text.split_once('=').ok_or("write it as NAME=VALUE")?;
-    Ok((key.to_ascii_lowercase(), value.to_owned()))
 }
 
 pub fn run(arguments: Arguments) -> ExitCode {

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use super::duration::shown;
 use crate::decision::algorithm::Algorithm;
 use crate::decision::limit::{Limit, Mode};
 use crate::decision::matcher::{HostPattern, Matcher, PathPattern};
@@ -32,7 +33,7 @@ fn rows(policy: &Policy) -> Vec<(&'static str, String)> {
     let mut rows = vec![("match", matched(&policy.matcher))];
     for (place, limit) in policy.limits.iter().enumerate() {
         let title = if place == 0 { "limits" } else { "" };
-        rows.push((title, format!("{}{}: {}", limit.name, mode(limit.mode), limit_in_words(limit))));
+        rows.push((title, format!("{}{}: {}", limit.name, mode(limit.mode), limit_in_words(limit, &limit.algorithm))));
     }
     match &policy.cost {
         Cost::Fixed(1) => {}
@@ -45,17 +46,20 @@ fn rows(policy: &Policy) -> Vec<(&'static str, String)> {
         0 => {}
         count => rows.push(("overrides", format!("{count}"))),
     }
-    let unidentified = match policy.on_unidentified {
-        OnUnidentified::Deny(DenyStatus::Unauthorized) => "denied (401)",
-        OnUnidentified::Deny(DenyStatus::Forbidden) => "denied (403)",
-        OnUnidentified::Allow => "allowed, uncounted",
+    let unidentified = match &policy.on_unidentified {
+        OnUnidentified::Deny(DenyStatus::Unauthorized) => "denied (401)".to_owned(),
+        OnUnidentified::Deny(DenyStatus::Forbidden) => "denied (403)".to_owned(),
+        OnUnidentified::Allow => "allowed, uncounted".to_owned(),
+        OnUnidentified::ByAddress(limit) => limit_in_words(limit, &limit.algorithm),
     };
-    rows.push(("nobody", unidentified.to_owned()));
+    rows.push(("strangers", unidentified));
     let failure = match &policy.on_failure {
         OnFailure::Closed => "closed: 503".to_owned(),
         OnFailure::Envoy => "as Envoy's failure_mode_allow says, else 503".to_owned(),
         OnFailure::Open(LocalLimit::Unlimited) => "open: everything passes".to_owned(),
-        OnFailure::Open(LocalLimit::Limited(limit)) => format!("open: {} in each sidecar", limit_in_words(limit)),
+        OnFailure::Open(LocalLimit::Limited(limit)) => {
+            format!("open: {} in each sidecar", limit_in_words(limit, &limit.algorithm))
+        }
     };
     rows.push(("failure", failure));
     rows
@@ -103,9 +107,9 @@ fn matched(matcher: &Matcher) -> String {
 }
 
 /// `3 every 10s per tenant and subject (fixed window; up to 6 around a window's edge)`
-fn limit_in_words(limit: &Limit) -> String {
-    let span = |ms: u64| humantime::format_duration(Duration::from_millis(ms)).to_string();
-    let (amount, how) = match &limit.algorithm {
+pub fn limit_in_words(limit: &Limit, algorithm: &Algorithm) -> String {
+    let span = |ms: u64| shown(Duration::from_millis(ms));
+    let (amount, how) = match algorithm {
         Algorithm::FixedWindow(rule) => {
             let edge = 2 * rule.limit();
             (rule.limit(), format!("fixed window of {}; up to {edge} around a window's edge", span(rule.window_ms())))
@@ -116,7 +120,7 @@ fn limit_in_words(limit: &Limit) -> String {
         Algorithm::SlidingLog(rule) => (rule.limit(), format!("sliding log; exact in any {}", span(rule.window_ms()))),
         Algorithm::TokenBucket(rule) => (rule.rate(), format!("token bucket; up to {} at once", rule.burst())),
     };
-    let every = match &limit.algorithm {
+    let every = match algorithm {
         Algorithm::TokenBucket(rule) => span(rule.per_ms()),
         other => span(other.window_ms().unwrap_or_default()),
     };

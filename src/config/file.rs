@@ -17,7 +17,7 @@ use crate::decision::name::Prefix;
 use crate::decision::policy::{Answer, Rules};
 
 /// A configuration is read by people; one beyond this size is not one.
-const MAX_FILE_LEN: u64 = 1024 * 1024;
+const MAX_FILE_LEN: u64 = 2 * 1024 * 1024;
 const LONGEST_BUDGET: Duration = Duration::from_secs(10);
 
 pub fn load(path: &Path, secret: Option<&Secret>) -> Result<Config, Vec<Problem>> {
@@ -26,7 +26,11 @@ pub fn load(path: &Path, secret: Option<&Secret>) -> Result<Config, Vec<Problem>
     if length > MAX_FILE_LEN {
         return Err(whole(format!("has {length} bytes, more than the {MAX_FILE_LEN} that a configuration may have")));
     }
-    let source = std::fs::read_to_string(path).map_err(|error| whole(format!("cannot be read: {error}")))?;
+    let bytes = std::fs::read(path).map_err(|error| whole(format!("cannot be read: {error}")))?;
+    let source = String::from_utf8(bytes).map_err(|error| {
+        let line = 1 + error.as_bytes()[..error.utf8_error().valid_up_to()].iter().filter(|b| **b == b'\n').count();
+        whole(format!("is not UTF-8, from line {line} on: save it in this encoding"))
+    })?;
     let root =
         tree::parse(&source).map_err(|error| vec![Problem { at: error.at, path: String::new(), text: error.text }])?;
     let findings = Findings::default();
@@ -38,6 +42,9 @@ pub fn load(path: &Path, secret: Option<&Secret>) -> Result<Config, Vec<Problem>
             config.source.files.insert(0, path.to_owned());
             Ok(Config { warnings, ..config })
         }
+        None if problems.is_empty() => Err(whole(
+            "is refused, and nothing above says why: this is a mistake of Tallygate's, please report it".to_owned(),
+        )),
         _ => Err(problems),
     }
 }
@@ -45,17 +52,25 @@ pub fn load(path: &Path, secret: Option<&Secret>) -> Result<Config, Vec<Problem>
 /// `None` where something needed is missing or wrong; the findings then say what. Every part is read before any is
 /// given up, so that all problems are found.
 fn config(root: &Field<'_>, running: Option<&Secret>) -> Option<Config> {
+    if root.is_null() {
+        root.problem("the file says nothing: it needs hmac, store and policies");
+        return None;
+    }
     let file = root.section()?;
     let prefix = match file.optional("key_prefix") {
         Some(field) => field.parse(Prefix::parse),
         None => Some(Prefix::default()),
     };
-    let fixed = server::fixed(&file, prefix.as_ref());
-    let (secret, secret_file) = match file.required("hmac").map(|hmac| server::secret(&hmac)) {
-        Some((secret, file)) => (secret, file),
-        None => (None, None),
-    };
-    // Without a secret nothing can be keyed; a stand-in lets the policies be read and their problems be found.
+    let store =
+        file.required("store", "{ redis: { url: \"redis://127.0.0.1:6379\" } }").and_then(|field| store::store(&field));
+    let is_cluster = store.as_ref().is_some_and(StoreSettings::is_cluster);
+    let fixed = server::fixed(&file, store, prefix.as_ref());
+    let (secret, secret_file) =
+        match file.required("hmac", "{ secret_file: /etc/tallygate/hmac.key }").map(|hmac| server::secret(&hmac)) {
+            Some((secret, file)) => (secret, file),
+            None => (None, None),
+        };
+    // Without a secret and a prefix nothing can be keyed; stand-ins let the policies be read and their problems be found.
     let stand_in = || Secret::read([0; Secret::MIN_LEN]).ok();
     let in_use = running.cloned().or_else(|| secret.clone()).or_else(stand_in)?;
     let decision_budget = budget(file.optional("decision_budget"));
@@ -63,10 +78,15 @@ fn config(root: &Field<'_>, running: Option<&Secret>) -> Option<Config> {
     let identity =
         file.optional("identity").map_or_else(|| Some(Default::default()), |field| identity::sources(&field));
     let answers = answers(file.optional("answers"));
-    let policies = file.required("policies").zip(prefix).and_then(|(field, prefix)| {
-        let known = identity.clone().unwrap_or_default();
-        policies::policies(&field, &policies::Around { prefix, rails, identity: known, secret: in_use.clone() })
-    });
+    let around = policies::Around {
+        prefix: prefix.unwrap_or_default(),
+        rails,
+        identity: identity.clone(),
+        secret: in_use,
+        is_cluster,
+    };
+    let policies =
+        file.required("policies", "[{ name: orders, ... }]").and_then(|field| policies::policies(&field, &around));
     let fixed_answer = |key, default| {
         let choices = [("allow", Answer::Allow), ("deny", Answer::Deny)];
         file.optional(key).map_or(Some(default), |field| field.choice(&choices))

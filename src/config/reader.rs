@@ -1,10 +1,15 @@
 //! Reads the tree and collects every problem: where, which key, what was found, what to write instead.
 
+mod section;
+
 use std::cell::RefCell;
 use std::fmt;
 use std::time::Duration;
 
+pub use self::section::Section;
+use super::duration::{self, BadDuration};
 use super::tree::{Key, Node, Place, Value};
+use super::words::{nearest, quoted, shown};
 
 /// One thing that is wrong with the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,15 +61,6 @@ pub struct Field<'n> {
     findings: &'n Findings,
 }
 
-/// A map whose keys are all known: [`finish`](Self::finish) reports those that nobody asked for.
-pub struct Section<'n> {
-    at: Place,
-    path: String,
-    entries: &'n [(Key, Node)],
-    asked: RefCell<Vec<&'static str>>,
-    findings: &'n Findings,
-}
-
 impl<'n> Field<'n> {
     pub fn root(node: &'n Node, findings: &'n Findings) -> Self {
         Self { node, path: String::new(), findings }
@@ -95,13 +91,7 @@ impl<'n> Field<'n> {
     /// A map with keys that this version knows.
     pub fn section(&self) -> Option<Section<'n>> {
         match &self.node.value {
-            Value::Map(entries) => Some(Section {
-                at: self.node.at,
-                path: self.path.clone(),
-                entries,
-                asked: RefCell::default(),
-                findings: self.findings,
-            }),
+            Value::Map(entries) => Some(Section::new(self.clone(), entries)),
             _ => self.wanted("a map of settings"),
         }
     }
@@ -109,6 +99,10 @@ impl<'n> Field<'n> {
     /// Whether this is a bare word, for settings that are a word or a map.
     pub fn is_text(&self) -> bool {
         matches!(self.node.value, Value::Text(_))
+    }
+
+    pub fn is_null(&self) -> bool {
+        matches!(self.node.value, Value::Null)
     }
 
     pub fn is_map(&self) -> bool {
@@ -129,8 +123,22 @@ impl<'n> Field<'n> {
                 let item = |(index, node)| Self { node, path: format!("{}[{index}]", self.path), ..self.clone() };
                 Some(items.iter().enumerate().map(item).collect())
             }
+            Value::Text(text) if text.bytes().all(|b| b.is_ascii_alphabetic()) => {
+                self.wanted(&format!("a list: write [{text}]"))
+            }
             _ => self.wanted("a list"),
         }
+    }
+
+    /// A list with every item read, none of them given up for another's mistake; `empty` says why there must be one.
+    pub fn each<T>(&self, empty: &str, read: impl Fn(&Self) -> Option<T>) -> Option<Vec<T>> {
+        let items = self.list()?;
+        if items.is_empty() {
+            self.problem(empty);
+            return None;
+        }
+        let read: Vec<_> = items.iter().map(read).collect();
+        read.into_iter().collect()
     }
 
     /// Keys and values of a map whose keys the operator chooses.
@@ -149,29 +157,46 @@ impl<'n> Field<'n> {
     pub fn text(&self) -> Option<&'n str> {
         match &self.node.value {
             Value::Text(text) => Some(text),
-            Value::Number(text) => {
-                self.problem(format!("found the number {text}, wanted a text: write \"{text}\""));
-                None
-            }
+            Value::Number(text) => self.wanted(&format!("a text: write \"{text}\"")),
+            Value::Bool(value) => self.wanted(&format!("a text: write \"{value}\"")),
             _ => self.wanted("a text"),
         }
+    }
+
+    pub fn nonempty(&self) -> Option<&'n str> {
+        let text = self.text()?;
+        if text.is_empty() {
+            self.problem("the text is empty: write one");
+            return None;
+        }
+        Some(text)
     }
 
     /// A text that is something more.
     pub fn parse<T, E: fmt::Display>(&self, parse: impl FnOnce(&str) -> Result<T, E>) -> Option<T> {
         let text = self.text()?;
-        parse(text).map_err(|error| self.problem(format!("{text:?}: {error}"))).ok()
+        let what = shown(text).map(|text| format!("{text}: ")).unwrap_or_default();
+        parse(text).map_err(|error| self.problem(format!("{what}{error}"))).ok()
+    }
+
+    /// A text that is something more and may hold a password: the message never repeats it.
+    pub fn parse_unseen<T, E: fmt::Display>(&self, parse: impl FnOnce(&str) -> Result<T, E>) -> Option<T> {
+        parse(self.text()?).map_err(|error| self.problem(error)).ok()
     }
 
     /// A whole number in plain decimal digits.
     pub fn whole(&self) -> Option<u64> {
-        let Value::Number(text) = &self.node.value else {
-            return self.wanted("a whole number");
+        let is_plain = |text: &str| {
+            let digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+            digits && (text == "0" || !text.starts_with('0'))
         };
-        let plain = text.bytes().all(|b| b.is_ascii_digit()) && (text == "0" || !text.starts_with('0'));
-        match text.parse() {
-            Ok(number) if plain => Some(number),
-            _ => self.wanted("a whole number in plain digits, like 1000"),
+        match &self.node.value {
+            Value::Number(text) if is_plain(text) => {
+                text.parse().map_err(|_| self.problem(format!("{text} is more than any number here can be"))).ok()
+            }
+            Value::Number(_) => self.wanted("a whole number in plain digits, like 1000"),
+            Value::Text(text) if is_plain(text) => self.wanted(&format!("a whole number: write {text} without quotes")),
+            _ => self.wanted("a whole number"),
         }
     }
 
@@ -184,20 +209,19 @@ impl<'n> Field<'n> {
 
     /// A number with a unit.
     pub fn duration(&self) -> Option<Duration> {
-        const LIKE: &str = "a duration with a unit, like 250ms, 10s or 1m";
         match &self.node.value {
-            Value::Text(text) => match humantime::parse_duration(text) {
+            Value::Text(text) | Value::Number(text) => match duration::parse(text) {
                 Ok(duration) => Some(duration),
-                Err(_) => {
-                    self.problem(format!("{text:?} is not {LIKE}"));
+                Err(bad @ BadDuration::NoUnit(_)) => {
+                    self.problem(bad);
+                    None
+                }
+                Err(bad @ BadDuration::Form) => {
+                    self.problem(format!("{}: {bad}", quoted(text)));
                     None
                 }
             },
-            Value::Number(text) if text.bytes().all(|b| b.is_ascii_digit()) => {
-                self.problem(format!("{text} has no unit: write {text}s for seconds or {text}ms for milliseconds"));
-                None
-            }
-            _ => self.wanted(LIKE),
+            _ => self.wanted("a duration, like 250ms, 10s or 1h30m"),
         }
     }
 
@@ -208,63 +232,15 @@ impl<'n> Field<'n> {
             Value::Text(text) => {
                 let found = choices.iter().find(|(word, _)| word == text);
                 if found.is_none() {
-                    self.problem(format!("{text:?} is not one of {}", words.join(", ")));
+                    let meant = nearest(text, words.iter().copied());
+                    let meant = meant.map(|word| format!(": did you mean {word}?")).unwrap_or_default();
+                    self.problem(format!("{} is not one of {}{meant}", quoted(text), words.join(", ")));
                 }
                 found.map(|(_, meaning)| meaning.clone())
             }
             _ => self.wanted(&format!("one of {}", words.join(", "))),
         }
     }
-}
-
-impl<'n> Section<'n> {
-    pub fn optional(&self, key: &'static str) -> Option<Field<'n>> {
-        self.asked.borrow_mut().push(key);
-        let (_, node) = self.entries.iter().find(|(found, _)| found.text == key)?;
-        Some(Field { node, path: join(&self.path, key), findings: self.findings })
-    }
-
-    pub fn required(&self, key: &'static str) -> Option<Field<'n>> {
-        let field = self.optional(key);
-        if field.is_none() {
-            self.problem(format!("{key:?} is missing"));
-        }
-        field
-    }
-
-    /// The one key that is present out of `keys`, for maps that are a choice.
-    pub fn one_of(&self, keys: &[&'static str]) -> Option<(&'static str, Field<'n>)> {
-        let mut found: Vec<_> = keys.iter().filter_map(|key| Some((*key, self.optional(key)?))).collect();
-        if found.len() == 1 {
-            return found.pop();
-        }
-        let misspelt = self.entries.iter().any(|(key, _)| !self.asked.borrow().contains(&key.text.as_str()));
-        if !(found.is_empty() && misspelt) {
-            self.problem(format!("found {} of {}: write exactly one", found.len(), keys.join(", ")));
-        }
-        None
-    }
-
-    pub fn problem(&self, text: impl fmt::Display) {
-        self.findings.add(Problem { at: Some(self.at), path: self.path.clone(), text: text.to_string() });
-    }
-
-    /// Reports the keys that nobody asked for, with the likely correction.
-    pub fn finish(self) {
-        let asked = self.asked.into_inner();
-        for (key, _) in self.entries.iter().filter(|(key, _)| !asked.contains(&key.text.as_str())) {
-            let nearest = asked.iter().max_by(|a, b| likeness(a, &key.text).total_cmp(&likeness(b, &key.text)));
-            let text = match nearest.filter(|near| likeness(near, &key.text) > 0.7) {
-                Some(near) => format!("unknown key {:?}: did you mean {near:?}?", key.text),
-                None => format!("unknown key {:?}: known here are {}", key.text, asked.join(", ")),
-            };
-            self.findings.add(Problem { at: Some(key.at), path: self.path.clone(), text });
-        }
-    }
-}
-
-fn likeness(a: &str, b: &str) -> f64 {
-    strsim::normalized_damerau_levenshtein(a, b)
 }
 
 fn join(path: &str, key: &str) -> String {

@@ -13,7 +13,7 @@ use super::reader::Problem;
 use super::watch::{PAUSE, Watch};
 use super::{Config, Fixed, Invalid, Source, explain, line};
 use crate::authz::AuthzSettings;
-use crate::decision::key::Secret;
+use crate::decision::key::{Secret, content_hash};
 use crate::decision::name::Name;
 use crate::decision::policy::{Policy, Rules};
 use crate::limiter::Limiter;
@@ -72,21 +72,34 @@ impl Reloader {
 
     fn run(&self, files: Vec<PathBuf>, wanted: &Receiver<()>) {
         let mut watch = Watch::start(files);
+        // The file may have changed between the moment it was read for the start and this one.
+        let mut due = !self.is_in_use();
         loop {
-            match wanted.recv_timeout(PAUSE) {
-                Ok(()) => {}
-                Err(RecvTimeoutError::Timeout) if watch.has_changed() => {}
-                Err(RecvTimeoutError::Timeout) => continue,
-                Err(RecvTimeoutError::Disconnected) => return,
+            if !due {
+                match wanted.recv_timeout(PAUSE) {
+                    Ok(()) => {}
+                    Err(RecvTimeoutError::Timeout) if watch.has_changed() => {}
+                    Err(RecvTimeoutError::Timeout) => continue,
+                    Err(RecvTimeoutError::Disconnected) => return,
+                }
             }
             // Looked at before it is read: what changes in between is seen by the next look.
             watch.act(watch.files().to_vec());
-            if let Some(files) = self.reload()
-                && files != watch.files()
-            {
-                watch.act(files);
-            }
+            // With other files to watch it is read once more, so that no change falls between the two lists.
+            due = match self.reload() {
+                Some(files) if files != watch.files() => {
+                    watch.act(files);
+                    true
+                }
+                _ => false,
+            };
         }
+    }
+
+    /// Whether the file holds what is in use.
+    fn is_in_use(&self) -> bool {
+        let hash = std::fs::read(&self.file).map(|bytes| content_hash(&bytes));
+        hash.is_ok_and(|hash| hash == self.state.0.lock().unwrap_or_else(PoisonError::into_inner).hash)
     }
 
     /// Reads the file again; the files that it names, if it is now in use. A bad one changes nothing.

@@ -2,6 +2,11 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
+use ipnet::IpNet;
+
+use super::attributes::Attributes;
+use super::identity::Missing;
+
 /// How many leading bits of an IPv6 address name one client, 1 to 128. A site usually owns a /64.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ipv6Prefix(u8);
@@ -24,6 +29,85 @@ impl Default for Ipv6Prefix {
     fn default() -> Self {
         Self(64)
     }
+}
+
+/// Where the client's address is read.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct AddressSource {
+    pub origin: AddressOrigin,
+    pub ipv6_prefix: Ipv6Prefix,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum AddressOrigin {
+    /// The TCP peer of the connection that Envoy accepted: the last hop.
+    #[default]
+    Peer,
+    /// A header that the edge's Envoy overwrites with what it resolved, like x-envoy-external-address.
+    Header(Box<str>),
+    /// The check's own gRPC metadata (`initial_metadata` on Envoy's grpc_service): out of a client's reach.
+    CallMetadata(Box<str>),
+    /// `x-forwarded-for`, on connections of trusted proxies only: the entry so many hops from the right.
+    Forwarded { trusted_peers: Vec<IpNet>, hops: usize },
+}
+
+impl AddressSource {
+    /// The client's address as key bytes.
+    pub fn find(&self, request: &Attributes<'_>) -> Result<Vec<u8>, Missing> {
+        let address = match &self.origin {
+            AddressOrigin::Peer => request.source.ok_or(Missing::Absent)?,
+            AddressOrigin::Header(name) => {
+                let text = request.headers.single(name).map_err(Missing::BadHeader)?.ok_or(Missing::Absent)?;
+                parse(text).ok_or(Missing::BadAddress)?
+            }
+            AddressOrigin::CallMetadata(key) => {
+                let text = request.metadata.call(key).ok_or(Missing::Absent)?;
+                parse(text).ok_or(Missing::BadAddress)?
+            }
+            AddressOrigin::Forwarded { trusted_peers, hops } => {
+                let peer = request.source.ok_or(Missing::Absent)?.to_canonical();
+                if trusted_peers.iter().any(|network| network.contains(&peer)) {
+                    forwarded(request, *hops)?
+                } else {
+                    peer // nobody that we believe says that it speaks for another
+                }
+            }
+        };
+        Ok(identity_bytes(address, self.ipv6_prefix))
+    }
+}
+
+/// The entry of `x-forwarded-for` that lies `hops` from the right, across all lines of the header. What stands left of it is
+/// the client's to write, and is not looked at.
+fn forwarded(request: &Attributes<'_>, hops: usize) -> Result<IpAddr, Missing> {
+    let list = request.headers.list("x-forwarded-for");
+    let entry = list.iter().rev().flat_map(|line| line.rsplit(',')).nth(hops.saturating_sub(1));
+    match entry {
+        Some(text) => parse(text).ok_or(Missing::BadAddress),
+        None if list.is_empty() => Err(Missing::Absent),
+        None => Err(Missing::BadAddress),
+    }
+}
+
+/// An address as proxies write it: perhaps with spaces, a port, or brackets around an IPv6 address.
+fn parse(text: &str) -> Option<IpAddr> {
+    let text = text.trim();
+    let bare = match text.strip_prefix('[') {
+        Some(rest) => {
+            let (inside, port) = rest.split_once(']')?;
+            let port_or_nothing = port.is_empty() || port.strip_prefix(':').is_some_and(is_port);
+            return if port_or_nothing { inside.parse().ok().filter(IpAddr::is_ipv6) } else { None };
+        }
+        None => match text.split_once(':') {
+            Some((v4, port)) if !port.contains(':') => is_port(port).then_some(v4)?,
+            _ => text,
+        },
+    };
+    bare.parse().ok()
+}
+
+fn is_port(text: &str) -> bool {
+    text.parse::<u16>().is_ok() && text.bytes().all(|b| b.is_ascii_digit())
 }
 
 /// The bytes that stand for `address` in a key: family (4 or 6), prefix length, then the masked address. An
@@ -68,6 +152,35 @@ mod tests {
     fn a_prefix_is_from_1_to_128() {
         for bad in [0, 129, u64::MAX] {
             assert_eq!(Ipv6Prefix::try_new(bad), Err(BadPrefix));
+        }
+    }
+
+    // RL-13: one address, many spellings; what is no address is none.
+    #[test]
+    fn every_spelling_of_an_address_is_one_address() {
+        let v4 = ["203.0.113.7", "203.0.113.7:4711", " 203.0.113.7 ", "::ffff:203.0.113.7", "::ffff:cb00:7107"];
+        for text in v4.iter().chain(&["[::ffff:203.0.113.7]:443"]) {
+            let address = parse(text).unwrap_or_else(|| panic!("{text}"));
+            assert_eq!(identity_bytes(address, Ipv6Prefix::default()), bytes("203.0.113.7", 64), "{text}");
+        }
+        for text in ["2001:db8::1", "2001:DB8:0:0:0:0:0:1", "[2001:db8::1]:8443", "[2001:db8::1]"] {
+            assert_eq!(parse(text), "2001:db8::1".parse().ok(), "{text}");
+        }
+        for text in [
+            "fe80::1%eth0",
+            "203.0.113.007",
+            "1.2.3",
+            "unknown",
+            "",
+            "203.0.113.7:",
+            "203.0.113.7:99999",
+            "203.0.113.7:+1",
+            "[203.0.113.7]:80",
+            "[2001:db8::1]x",
+            "[2001:db8::1",
+            "_hidden",
+        ] {
+            assert_eq!(parse(text), None, "{text}");
         }
     }
 }

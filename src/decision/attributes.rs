@@ -25,10 +25,13 @@ pub struct Attributes<'a> {
     pub metadata: &'a dyn Metadata,
 }
 
-/// Dynamic metadata, looked up where the operator said.
+/// Metadata beside the request, looked up where the operator said.
 pub trait Metadata: Sync {
     /// The value at `path` (one step a level) below `namespace`, or `None` where a step is missing.
     fn claim(&self, namespace: &str, path: &[&str]) -> Option<Claim<'_>>;
+
+    /// A value of the check's own gRPC metadata, which Envoy's configuration writes (`initial_metadata`).
+    fn call(&self, key: &str) -> Option<&str>;
 }
 
 /// A value in dynamic metadata. Envoy keeps numbers as doubles, so a number is never read as text.
@@ -87,11 +90,25 @@ impl<'a> Headers<'a> {
     }
 }
 
+impl<'a> Headers<'a> {
+    /// Every line of a header that is a list by nature, in order. A line that is not UTF-8 reads as an empty one.
+    pub fn list(&self, name: &str) -> Vec<&'a str> {
+        let lines = self.lines.iter().filter(|(line, _)| line.eq_ignore_ascii_case(name));
+        let lines: Vec<_> = lines.map(|(_, bytes)| std::str::from_utf8(bytes).unwrap_or_default()).collect();
+        let joined = self.joined.and_then(|map| map.get(name)).map(String::as_str);
+        if lines.is_empty() { joined.into_iter().collect() } else { lines }
+    }
+}
+
 /// No metadata at all: what a listener without filters before ours forwards.
 pub struct NoMetadata;
 
 impl Metadata for NoMetadata {
     fn claim(&self, _: &str, _: &[&str]) -> Option<Claim<'_>> {
+        None
+    }
+
+    fn call(&self, _: &str) -> Option<&str> {
         None
     }
 }

@@ -1,5 +1,7 @@
 //! Which requests a policy is for: all of its conditions must hold.
 
+mod covers;
+
 use std::borrow::Cow;
 use std::cell::OnceCell;
 
@@ -111,7 +113,8 @@ impl HostPattern {
         let (name, below) = text.strip_prefix("*.").map_or((text, false), |rest| (rest, true));
         let allowed = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b".-_[]:".contains(&b);
         let port_free = name.starts_with('[') || !name.contains(':');
-        if name.is_empty() || name.len() > 253 || !name.bytes().all(allowed) || !port_free {
+        // A request's host is compared without the root's dot.
+        if name.is_empty() || name.ends_with('.') || name.len() > 253 || !name.bytes().all(allowed) || !port_free {
             return Err(BadPattern::Host);
         }
         Ok(if below { Self::Below(format!(".{name}")) } else { Self::Exact(name.to_owned()) })
@@ -149,24 +152,47 @@ impl<'a> Candidate<'a> {
     }
 }
 
+/// The condition that a request does not meet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mismatch {
+    Method,
+    Route,
+    Host,
+    Path,
+}
+
+impl Mismatch {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Method => "its method is not listed",
+            Self::Route => "the route's values differ",
+            Self::Host => "its host is another",
+            Self::Path => "its path is another",
+        }
+    }
+}
+
 impl Matcher {
-    /// Whether the policy is for this request. The path is asked last: a request that other conditions rule out
+    /// `Ok(None)` if the policy is for this request. The path is asked last: a request that other conditions rule out
     /// need not have a clear one.
-    pub fn holds(&self, candidate: &Candidate<'_>) -> Result<bool, Ambiguous> {
+    pub fn mismatch(&self, candidate: &Candidate<'_>) -> Result<Option<Mismatch>, Ambiguous> {
         let request = candidate.request;
-        let method = self.methods.is_empty() || self.methods.iter().any(|method| method == request.method);
-        let route = self.route.iter().all(|(key, value)| request.route.get(key) == Some(value));
-        let host = self.host.as_ref().is_none_or(|host| host.holds(request.host));
-        if !(method && route && host) {
-            return Ok(false);
+        if !(self.methods.is_empty() || self.methods.iter().any(|method| method == request.method)) {
+            return Ok(Some(Mismatch::Method));
         }
-        match &self.path {
-            None => Ok(true),
-            Some(pattern) => match candidate.path.get_or_init(|| path::normalise(request.path)) {
-                Ok(path) => Ok(pattern.holds(path)),
-                Err(Ambiguous) => Err(Ambiguous),
-            },
+        if !self.route.iter().all(|(key, value)| request.route.get(key) == Some(value)) {
+            return Ok(Some(Mismatch::Route));
         }
+        if !self.host.as_ref().is_none_or(|host| host.holds(request.host)) {
+            return Ok(Some(Mismatch::Host));
+        }
+        let Some(pattern) = &self.path else { return Ok(None) };
+        let path = candidate.path.get_or_init(|| path::normalise(request.path)).as_ref().map_err(|_| Ambiguous)?;
+        Ok((!pattern.holds(path)).then_some(Mismatch::Path))
+    }
+
+    pub fn holds(&self, candidate: &Candidate<'_>) -> Result<bool, Ambiguous> {
+        self.mismatch(candidate).map(|mismatch| mismatch.is_none())
     }
 }
 

@@ -3,6 +3,7 @@
 use super::algorithm::Role;
 use super::attributes::Attributes;
 use super::identity::{Evidence, IdentitySources, Missing, Part};
+use super::key::Key;
 use super::limit::{Charge, Limit, Mode};
 use super::matcher::{Candidate, Matcher};
 use super::name::{Name, Version};
@@ -54,11 +55,11 @@ impl Cost {
     /// The most that any request may cost.
     pub const MAX: u64 = 1_000_000;
 
-    /// The least and the most that a request of this policy costs.
-    pub fn range(&self) -> (u64, u64) {
+    /// The most that a request of this policy costs.
+    pub fn most(&self) -> u64 {
         match self {
-            Self::Fixed(cost) => (*cost, *cost),
-            Self::Route { max, .. } => (1, *max),
+            Self::Fixed(cost) => *cost,
+            Self::Route { max, .. } => *max,
         }
     }
 
@@ -77,11 +78,12 @@ impl Cost {
 }
 
 /// What becomes of a request that lacks a part which the policy's limits count by.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OnUnidentified {
     Deny(DenyStatus),
     /// Let it pass uncounted: for a policy that leaves strangers to somebody else.
     Allow,
+    /// Count strangers by their address, under a limit of their own; without an address they are denied with 401.
+    ByAddress(Box<Limit>),
 }
 
 /// The HTTP status for a request without identity.
@@ -178,6 +180,8 @@ pub struct Plan<'p> {
     pub policy: &'p Policy,
     /// At least one, in the policy's order.
     pub charges: Vec<Charge<'p>>,
+    /// Set where the request lacks a part and is counted by its address instead.
+    pub stranger: Option<Unidentified>,
     identity: Identity<'p>,
 }
 
@@ -188,7 +192,13 @@ impl Policy {
         sources: &'p IdentitySources,
         request: &Attributes<'p>,
     ) -> Result<Plan<'p>, Unplanned<'p>> {
-        let identity = Identity::resolve(self, sources, request).map_err(Unplanned::Unidentified)?;
+        let identity = match (Identity::resolve(self, sources, request), &self.on_unidentified) {
+            (Ok(identity), _) => identity,
+            (Err(missing), OnUnidentified::ByAddress(limit)) => {
+                return self.plan_stranger(missing, limit, sources, request);
+            }
+            (Err(missing), _) => return Err(Unplanned::Unidentified(missing)),
+        };
         let cost = self.cost.of(request).ok_or(Unplanned::BadCost)?;
         let shared = self.shared_parts();
         let mut charges = Vec::with_capacity(self.limits.len());
@@ -209,7 +219,39 @@ impl Policy {
             let key = limit.key.key(identity.of(&limit.per), identity.of(&shared));
             charges.push(Charge { key, limit, algorithm, role, cost });
         }
-        if charges.is_empty() { Err(Unplanned::Uncounted) } else { Ok(Plan { policy: self, charges, identity }) }
+        if charges.is_empty() {
+            Err(Unplanned::Uncounted)
+        } else {
+            Ok(Plan { policy: self, charges, stranger: None, identity })
+        }
+    }
+
+    /// Strangers are counted by address alone, apart from everybody with an identity: the limit's name is in the key.
+    fn plan_stranger<'p>(
+        &'p self,
+        missing: Unidentified,
+        limit: &'p Limit,
+        sources: &'p IdentitySources,
+        request: &Attributes<'p>,
+    ) -> Result<Plan<'p>, Unplanned<'p>> {
+        let address = sources.find(Part::Address, request).map_err(|_| Unplanned::Unidentified(missing))?;
+        let cost = self.cost.of(request).ok_or(Unplanned::BadCost)?;
+        let identity = Identity([None, None, Some(address)]);
+        let key = limit.key.key(identity.of(&limit.per), identity.of(&limit.per));
+        let charge = Charge { key, limit, algorithm: limit.algorithm, role: Role::Enforced, cost };
+        Ok(Plan { policy: self, charges: vec![charge], stranger: Some(missing), identity })
+    }
+
+    /// The key of each limit for the evidence that `of` gives, in order; an error names a part that it does not give.
+    pub fn keys<'e>(&self, of: impl Fn(Part) -> Option<&'e Evidence<'e>>) -> Vec<Result<Key, Part>> {
+        let shared = self.shared_parts();
+        let each = |limit: &Limit| {
+            let given = |part: &Part| of(*part).ok_or(*part);
+            let parts = limit.per.iter().map(given).collect::<Result<Vec<_>, _>>()?;
+            let shared = shared.iter().map(given).collect::<Result<Vec<_>, _>>()?;
+            Ok(limit.key.key(parts.into_iter(), shared.into_iter()))
+        };
+        self.limits.iter().map(each).collect()
     }
 
     /// The parts that all limits count by: what the Cluster tag is made of.
@@ -221,7 +263,7 @@ impl Policy {
 
     /// Whether any limit, the local one of an outage included, counts by `part`. The local one counts here so that
     /// a request without identity meets the same answer in an outage as before it.
-    fn counts_by(&self, part: Part) -> bool {
+    pub fn counts_by(&self, part: Part) -> bool {
         let local = match &self.on_failure {
             OnFailure::Open(LocalLimit::Limited(limit)) => limit.per.contains(&part),
             _ => false,
@@ -231,6 +273,12 @@ impl Policy {
 }
 
 impl<'p> Plan<'p> {
+    /// The kind of evidence that each part was found by.
+    pub fn evidence(&self) -> impl Iterator<Item = (Part, &str)> {
+        let parts = [Part::Tenant, Part::Subject, Part::Address];
+        parts.into_iter().zip(&self.identity.0).filter_map(|(part, found)| Some((part, found.as_ref()?.kind)))
+    }
+
     /// Whether some charge can refuse the request.
     pub fn is_enforced(&self) -> bool {
         self.charges.iter().any(|charge| charge.role == Role::Enforced)
@@ -238,7 +286,9 @@ impl<'p> Plan<'p> {
 
     /// The same request's charge under `limit`, the policy's local limit.
     pub fn local_charge(&self, limit: &'p Limit) -> Charge<'p> {
-        let key = limit.key.key(self.identity.of(&limit.per), self.identity.of(&limit.per));
+        // A stranger has nothing but an address, and must not share one counter with all strangers.
+        let per: &[Part] = if self.stranger.is_some() { &[Part::Address] } else { &limit.per };
+        let key = limit.key.key(self.identity.of(per), self.identity.of(per));
         let cost = self.charges.first().map_or(1, |charge| charge.cost);
         Charge { key, limit, algorithm: limit.algorithm, role: Role::Enforced, cost }
     }

@@ -24,7 +24,8 @@ pub enum BadSlidingWindow {
     Limit,
     #[error("a window is 1 ms to 366 days")]
     Window,
-    #[error("limit times window in ms is {0}, beyond the {MAX_EXACT} that are counted exactly: lower one of them")]
+    /// Limit times window is beyond [`MAX_EXACT`]; the largest limit for this window.
+    #[error("with this window a limit above {0} cannot be counted exactly: lower one of them")]
     Product(u64),
 }
 
@@ -56,8 +57,8 @@ impl SlidingWindow {
         if !(1..=HARD_MAX_WINDOW_MS).contains(&window_ms) {
             return Err(BadSlidingWindow::Window);
         }
-        match limit * window_ms {
-            product if product > MAX_EXACT => Err(BadSlidingWindow::Product(product)),
+        match limit.saturating_mul(window_ms) {
+            product if product > MAX_EXACT => Err(BadSlidingWindow::Product(MAX_EXACT / window_ms)),
             _ => Ok(Self { limit, window_ms }),
         }
     }
@@ -209,9 +210,13 @@ mod tests {
     #[test]
     fn numbers_beyond_exact_counting_do_not_make_a_rule() {
         assert!(SlidingWindow::try_new(284_836, HARD_MAX_WINDOW_MS).is_ok());
-        assert!(matches!(SlidingWindow::try_new(284_837, HARD_MAX_WINDOW_MS), Err(BadSlidingWindow::Product(_))));
+        let beyond = Err(BadSlidingWindow::Product(284_836));
+        assert_eq!(SlidingWindow::try_new(284_837, HARD_MAX_WINDOW_MS), beyond);
         assert!(SlidingWindow::try_new(HARD_MAX_LIMIT, 9_007_199).is_ok());
         assert!(SlidingWindow::try_new(HARD_MAX_LIMIT, 9_007_200).is_err());
+        // Beyond 2^64 too, where the product once wrapped round to a small one.
+        assert_eq!(SlidingWindow::try_new(583_344_215, HARD_MAX_WINDOW_MS), beyond);
+        assert_eq!(SlidingWindow::try_new(HARD_MAX_LIMIT, HARD_MAX_WINDOW_MS), beyond);
         let rule = SlidingWindow::try_new(10, W).unwrap();
         let state = State { index: 0, previous: u64::MAX, current: 1 };
         assert_eq!(rule.stand(Some(state), 0).map(|_| ()), Err(Foreign::Malformed));

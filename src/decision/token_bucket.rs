@@ -25,9 +25,11 @@ pub enum BadTokenBucket {
     Burst,
     #[error("per is 1 ms to 366 days")]
     Per,
-    #[error("burst times per in ms is {0}, beyond the {MAX_EXACT} that are counted exactly: lower one of them")]
+    /// Burst times per is beyond [`MAX_EXACT`]; the largest burst for this period.
+    #[error("with this per a burst above {0} cannot be counted exactly: lower one of them")]
     Product(u64),
-    #[error("an empty bucket would take {0} ms to fill, more than 366 days: raise rate or lower burst")]
+    /// The days that an empty bucket would take to fill.
+    #[error("an empty bucket would take {0} days to fill, more than 366: raise rate or lower burst")]
     Fill(u64),
 }
 
@@ -58,12 +60,12 @@ impl TokenBucket {
         if !(1..=HARD_MAX_WINDOW_MS).contains(&per_ms) {
             return Err(BadTokenBucket::Per);
         }
-        let capacity = burst * per_ms;
+        let capacity = burst.saturating_mul(per_ms);
         if capacity > MAX_EXACT {
-            return Err(BadTokenBucket::Product(capacity));
+            return Err(BadTokenBucket::Product(MAX_EXACT / per_ms));
         }
         match capacity.div_ceil(rate) {
-            fill if fill > HARD_MAX_WINDOW_MS => Err(BadTokenBucket::Fill(fill)),
+            fill if fill > HARD_MAX_WINDOW_MS => Err(BadTokenBucket::Fill(fill.div_ceil(24 * 3600 * 1000))),
             _ => Ok(Self { rate, per_ms, burst }),
         }
     }
@@ -210,10 +212,10 @@ mod tests {
         assert_eq!(TokenBucket::try_new(0, 1, 1), Err(BadTokenBucket::Rate));
         assert_eq!(TokenBucket::try_new(1, 1, 0), Err(BadTokenBucket::Burst));
         assert_eq!(TokenBucket::try_new(1, 0, 1), Err(BadTokenBucket::Per));
-        assert!(matches!(TokenBucket::try_new(1, 3_600_000, 1_000_000), Err(BadTokenBucket::Fill(_))));
-        assert!(matches!(
-            TokenBucket::try_new(1_000_000, HARD_MAX_WINDOW_MS, 284_837),
-            Err(BadTokenBucket::Product(_))
-        ));
+        assert_eq!(TokenBucket::try_new(1, 3_600_000, 1_000_000), Err(BadTokenBucket::Fill(41_667)));
+        let beyond = Err(BadTokenBucket::Product(284_836));
+        assert_eq!(TokenBucket::try_new(1_000_000, HARD_MAX_WINDOW_MS, 284_837), beyond);
+        // Beyond 2^64 too, where the product once wrapped round to a small one.
+        assert_eq!(TokenBucket::try_new(1_000_000, HARD_MAX_WINDOW_MS, 583_344_215), beyond);
     }
 }

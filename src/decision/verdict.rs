@@ -22,6 +22,8 @@ pub struct Decision<'p> {
     pub fallback: Option<FailureClass>,
     /// Shadow limits that would have refused the request.
     pub shadow_denied: Vec<&'p Limit>,
+    /// Set where the request lacked a part and was counted by its address.
+    pub stranger: Option<Unidentified>,
 }
 
 /// What the answer says.
@@ -152,16 +154,17 @@ impl FailureClass {
 
 impl<'p> Decision<'p> {
     pub fn of(policy: &'p Policy, verdict: Verdict<'p>) -> Self {
-        Self { policy: Some(policy), verdict, fallback: None, shadow_denied: Vec::new() }
+        Self { policy: Some(policy), verdict, fallback: None, shadow_denied: Vec::new(), stranger: None }
     }
 
     pub fn without_policy(verdict: Verdict<'p>) -> Self {
-        Self { policy: None, verdict, fallback: None, shadow_denied: Vec::new() }
+        Self { policy: None, verdict, fallback: None, shadow_denied: Vec::new(), stranger: None }
     }
 
     /// What the store's answer means for the request that `plan` was made for.
     pub fn settle(plan: &Plan<'p>, answer: Result<Taken, FailureClass>) -> Self {
-        let failed = |class| Self::of(plan.policy, Verdict::Failed(class));
+        let of = |verdict| Self { stranger: plan.stranger, ..Self::of(plan.policy, verdict) };
+        let failed = |class| of(Verdict::Failed(class));
         let taken = match answer {
             Ok(taken) if taken.admissions.len() == plan.charges.len() => taken,
             Ok(_) => return failed(FailureClass::Malformed),
@@ -176,11 +179,11 @@ impl<'p> Decision<'p> {
         if taken.admitted > 0 {
             let shadow_denied = answered().filter(|(_, admission)| admission.charged < taken.admitted);
             let shadow_denied = shadow_denied.map(|(charge, _)| charge.limit).collect();
-            Self { shadow_denied, ..Self::of(plan.policy, Verdict::Allowed(quotas.reduce(tighter))) }
+            Self { shadow_denied, ..of(Verdict::Allowed(quotas.reduce(tighter))) }
         } else {
             quotas
                 .reduce(longer_wait)
-                .map_or_else(|| failed(FailureClass::Malformed), |quota| Self::of(plan.policy, Verdict::Denied(quota)))
+                .map_or_else(|| failed(FailureClass::Malformed), |quota| of(Verdict::Denied(quota)))
         }
     }
 

@@ -4,11 +4,14 @@
 //! counters leave first, and only when all are live do newcomers share one overflow counter a policy. Nothing is ever
 //! cleared wholesale.
 
+use std::sync::Arc;
+
+use crate::decision::key::Digest;
 use crate::decision::limit::{Charge, Limit};
 use crate::decision::policy::Plan;
 use crate::decision::verdict::{FailureClass, Quota, Verdict};
 use crate::store::Store as _;
-use crate::store::clock::{self, MonotonicClock};
+use crate::store::clock::{self, Clock, MonotonicClock};
 use crate::store::memory::MemoryStore;
 use crate::telemetry::once::OncePerMinute;
 
@@ -20,20 +23,21 @@ const OVERFLOW_COUNTERS: usize = 4_096;
 pub struct LocalLimits {
     counters: MemoryStore,
     overflow: MemoryStore,
-    overflow_lines: OncePerMinute,
+    overflow_lines: OncePerMinute<Digest>,
 }
 
 impl Default for LocalLimits {
     fn default() -> Self {
-        Self::with_room_for(COUNTERS)
+        Self::new(COUNTERS, Arc::new(MonotonicClock::default()))
     }
 }
 
 impl LocalLimits {
-    pub fn with_room_for(counters: usize) -> Self {
+    /// With room for so many counters beside the overflow counters.
+    fn new(counters: usize, clock: Arc<impl Clock + 'static>) -> Self {
         Self {
-            counters: MemoryStore::new(counters, MonotonicClock::default()),
-            overflow: MemoryStore::new(OVERFLOW_COUNTERS, MonotonicClock::default()),
+            counters: MemoryStore::new(counters, Arc::clone(&clock)),
+            overflow: MemoryStore::new(OVERFLOW_COUNTERS, clock),
             overflow_lines: OncePerMinute::new(OVERFLOW_COUNTERS),
         }
     }
@@ -71,3 +75,6 @@ impl LocalLimits {
         self.counters.len() + self.overflow.len()
     }
 }
+
+#[cfg(test)]
+mod tests;

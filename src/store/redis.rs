@@ -18,6 +18,7 @@ pub mod doctor;
 mod error;
 mod node;
 mod not_after;
+pub mod operator;
 pub mod reply;
 pub mod script;
 mod self_test;

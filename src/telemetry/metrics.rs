@@ -16,7 +16,7 @@ use prometheus_client::registry::Registry;
 
 use self::by_policy::ByPolicy;
 pub use self::by_policy::verdict_word;
-use crate::decision::policy::Policy;
+use crate::decision::policy::{Policy, Unidentified};
 use crate::decision::verdict::{Decision, FailureClass};
 
 /// Upper ends of the decision time's buckets, in seconds: from a local answer to past the shipped Envoy time-out.
@@ -134,6 +134,11 @@ impl Metrics {
         if let FailureClass::Foreign(reason) = class {
             self.by_policy.met_foreign(policy, reason);
         }
+    }
+
+    /// Counts one request that lacks a part which its policy counts by, with the reason.
+    pub fn unidentified(&self, policy: &Policy, missing: Unidentified) {
+        self.by_policy.unidentified(policy, missing);
     }
 
     /// Counts one call that the guard had to answer.

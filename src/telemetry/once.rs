@@ -1,29 +1,28 @@
 //! At most one line a key and minute, in bounded memory: a fault that every request meets must not fill the disk.
 
 use std::collections::HashMap;
+use std::hash::Hash;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::decision::key::Digest;
-
 /// Remembers when each key was last reported.
-pub struct OncePerMinute {
-    seen: Mutex<HashMap<Digest, Instant>>,
+pub struct OncePerMinute<K> {
+    seen: Mutex<HashMap<K, Instant>>,
     capacity: usize,
 }
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-impl OncePerMinute {
+impl<K: Eq + Hash> OncePerMinute<K> {
     pub fn new(capacity: usize) -> Self {
         Self { seen: Mutex::default(), capacity }
     }
 
     /// Whether `key` should be reported now. With the table full of keys younger than a minute, it should not: so many
     /// lines a minute are enough to act on.
-    pub fn is_due(&self, key: Digest, now: Instant) -> bool {
+    pub fn is_due(&self, key: K, now: Instant) -> bool {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         if seen.get(&key).is_some_and(|last| now - *last < MINUTE) {
             return false;
@@ -46,12 +45,11 @@ mod tests {
     #[test]
     fn a_key_is_due_once_a_minute_and_the_table_is_bounded() {
         let (once, start) = (OncePerMinute::new(2), clock::now());
-        let key = |n| Digest([n; 32]);
-        assert!(once.is_due(key(1), start));
-        assert!(!once.is_due(key(1), start + MINUTE - Duration::from_millis(1)));
-        assert!(once.is_due(key(2), start));
-        assert!(!once.is_due(key(3), start), "full of young keys");
-        assert!(once.is_due(key(3), start + MINUTE));
-        assert!(once.is_due(key(1), start + MINUTE));
+        assert!(once.is_due(1, start));
+        assert!(!once.is_due(1, start + MINUTE - Duration::from_millis(1)));
+        assert!(once.is_due(2, start));
+        assert!(!once.is_due(3, start), "full of young keys");
+        assert!(once.is_due(3, start + MINUTE));
+        assert!(once.is_due(1, start + MINUTE));
     }
 }

@@ -208,7 +208,7 @@ fn serve_refuses_a_bad_file_before_it_binds_a_port() {
     let port = ports::free();
     let taken = TcpListener::bind(("127.0.0.1", port)).unwrap();
     let text = fs::read_to_string(&file).unwrap();
-    fs::write(&file, text.replace("listen: '127.0.0.1:0'", &format!("listen: '127.0.0.1:{port}'"))).unwrap();
+    fs::write(&file, text.replacen("listen: '127.0.0.1:0'", &format!("listen: '127.0.0.1:{port}'"), 1)).unwrap();
     let serve = |file: &Path| cli::run(&["serve".as_ref(), "--config".as_ref(), file.as_os_str()]);
     let blocked = serve(&file);
     assert!(blocked.code.is_some_and(|code| code != 0 && code != 78), "the port is taken: {blocked:?}");

@@ -70,6 +70,39 @@ fn a_redis_that_comes_and_goes_does_not_refill_the_local_allowance() {
 }
 
 #[test]
+fn a_reload_during_an_outage_does_not_refill_the_local_allowance() {
+    let port = ports::free();
+    let sidecar = Setup::redis(port).policy("orders", 5, "60s", LOCAL).start_without_store();
+    local_limit_decides(&sidecar.client(), "ada");
+    for limit in [6, 7] {
+        let generation = || sidecar.metrics().count("tallygate_config_generation", &[]);
+        let before = generation();
+        sidecar.rewrite(&Setup::redis(port).policy("orders", limit, "60s", LOCAL));
+        sidecar.sighup();
+        wait_for("the new configuration", Duration::from_secs(5), || generation() > before);
+        assert_eq!(sidecar.client().check(&Check::of("ada")).outcome(), Outcome::Limited, "its window has not ended");
+    }
+}
+
+// RL-29: what an outage took is given back, without a check that would ask for it.
+#[test]
+fn the_counters_of_an_outage_are_gone_after_their_window() {
+    let short = "{ open: { per: [tenant, subject], fixed_window: { limit: 2, window: 3s } } }";
+    let mut redis = RedisServer::start();
+    let sidecar = Setup::redis(redis.port()).policy("orders", 5, "60s", short).start();
+    let client = sidecar.client();
+    let held = || sidecar.metrics().count("tallygate_local_counters", &[]);
+    assert_eq!(client.check(&Check::of("ada")).outcome(), Outcome::Allowed);
+    assert_eq!(held(), 0, "the shared limit takes none");
+    redis.kill9();
+    let checks: Vec<_> = (0..100).map(|n| Check::of(&format!("subject-{n}"))).collect();
+    assert_eq!(count(&client.check_all(&checks), Outcome::Allowed), 100);
+    assert_eq!(held(), 100);
+    redis.restart();
+    wait_for("the counters to leave", Duration::from_secs(10), || held() == 0);
+}
+
+#[test]
 fn foreign_state_takes_the_policys_failure_mode() {
     let redis = RedisServer::start();
     let sidecar = Setup::redis(redis.port()).policy("orders", 5, "60s", LOCAL).start();

@@ -37,6 +37,36 @@ fn checks_that_failed_for_time_are_not_charged_when_redis_wakes() {
     assert_eq!(redis.get(&keys::orders("ada")).as_deref(), Some("1"));
 }
 
+// RL-20: the commands do run, long after their checks were answered, and it is the deadline in them that keeps them from
+// counting. That they ran is part of the test: commands that got lost would leave no ghost either.
+#[test]
+fn commands_that_arrive_after_their_checks_were_answered_run_and_charge_nothing() {
+    let redis = RedisServer::start();
+    let proxy = FaultProxy::start(redis.port());
+    let sidecar = Setup::redis(proxy.port()).policy("orders", 10, "60s", "closed").start();
+    let client = sidecar.client();
+    let ran = || redis.info("commandstats", "cmdstat_evalsha");
+    // From the second on, a check is one command.
+    client.check(&Check::of("before"));
+    assert_eq!(client.check(&Check::of("before")).outcome(), Outcome::Allowed);
+    let before = ran();
+
+    proxy.set(Fault::HoldRequests);
+    let subjects: Vec<_> = (0..20).map(|n| format!("subject-{n}")).collect();
+    let checks: Vec<_> = subjects.iter().map(|subject| Check::of(subject)).collect();
+    for answer in client.check_all(&checks) {
+        assert_eq!((answer.outcome(), answer.metadata("reason").as_str()), (Outcome::Failed, "timeout"));
+    }
+    assert_eq!(ran(), before);
+    proxy.set(Fault::Pass);
+    wait_for("the commands to run", Duration::from_secs(5), || ran() == before + 20);
+    assert_eq!(redis.keys(), [keys::orders("before")], "not one was charged");
+    wait_for("a check to pass again", Duration::from_secs(5), || {
+        client.check(&Check::of("subject-0")).outcome() == Outcome::Allowed
+    });
+    assert_eq!(redis.get(&keys::orders("subject-0")).as_deref(), Some("1"));
+}
+
 // RL-20
 #[test]
 fn a_lost_reply_counts_at_most_once_and_is_not_asked_for_again() {
@@ -64,6 +94,27 @@ fn a_lost_reply_counts_at_most_once_and_is_not_asked_for_again() {
     assert_eq!(redis.get(&keys::orders("first")).as_deref(), Some("1"));
 }
 
+// RL-20: half a reply says nothing, not even that it was an allow.
+#[test]
+fn half_a_reply_is_a_failure_and_is_not_asked_for_again() {
+    let redis = RedisServer::start();
+    let proxy = FaultProxy::start(redis.port());
+    let sidecar = Setup::redis(proxy.port()).policy("orders", 100, "60s", "closed").start();
+    let client = sidecar.client();
+    assert_eq!(client.check(&Check::of("before")).outcome(), Outcome::Allowed);
+    proxy.set(Fault::HalveReplies);
+    let answer = client.check(&Check::of("ada"));
+    assert_eq!(answer.outcome(), Outcome::Failed);
+    assert!(["disconnected", "malformed"].contains(&answer.metadata("reason").as_str()), "{answer:?}");
+    proxy.set(Fault::Pass);
+    wait_for("a check to pass again", Duration::from_secs(5), || {
+        client.check(&Check::of("after")).outcome() == Outcome::Allowed
+    });
+    // The script may not have been known yet, and half of that answer is no proof that nothing ran.
+    let counted = redis.get(&keys::orders("ada")).map_or(0, |count| count.parse().unwrap());
+    assert!(counted <= 1, "{counted} counted");
+}
+
 // RL-22: replies are matched to their questions, however late they come.
 #[test]
 fn each_caller_gets_its_own_answer() {
@@ -78,7 +129,8 @@ fn each_caller_gets_its_own_answer() {
     for (n, subject) in (0..).zip(&subjects) {
         redis.seed(&key(subject), "5", 1_000_000 + n * 10_000);
     }
-    proxy.delay(Duration::from_millis(3));
+    proxy.delay(Duration::from_millis(1));
+    proxy.jitter(Duration::from_millis(4));
     for round in 0..3 {
         let checks: Vec<_> = subjects.iter().map(|subject| Check::of(subject)).collect();
         for (n, answer) in (0..).zip(client.check_all(&checks)) {

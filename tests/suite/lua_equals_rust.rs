@@ -4,17 +4,16 @@
 //! met; a run that met too little of what matters fails.
 
 use std::collections::HashMap;
+use std::ops::Range;
 
 use redis::{Cmd, Connection, Value};
 use tallygate::decision::algorithm::{Demand, Foreign, Judgement, Kept, Role, State, judge};
-use tallygate::decision::key::{KeyTemplate, Secret};
-use tallygate::decision::limit::{Charge, Limit, Mode};
-use tallygate::decision::name::Name;
+use tallygate::decision::limit::Charge;
 use tallygate::store::redis::reply::{Reply, decode};
-use tallygate::store::redis::script::{ShapeScript, Slot as ScriptSlot};
 
 use crate::support::redis::RedisServer;
 use crate::support::schedule::{self, Move, Random, Slot};
+use crate::support::script::{Subject, connect, script_of};
 
 const HEADER: &str = "#!lua\n";
 const STEPS: usize = 20_000;
@@ -22,44 +21,9 @@ const SCHEDULE: usize = 100;
 /// 2027, in microseconds.
 const START_US: u64 = 1_800_000_000_000_000;
 
-/// One limit, with the key template that makes its charges.
-pub struct Subject {
-    limits: Vec<Limit>,
-}
-
-impl Subject {
-    fn new(name: &str, slots: &[Slot]) -> Self {
-        let secret = Secret::read(crate::support::setup::SECRET).expect("long enough");
-        let limit = |(place, slot): (usize, &Slot)| {
-            let limit_name = format!("l{place}");
-            let key = KeyTemplate::joint(&secret, ("rl", name, 1), &limit_name, &slot.algorithm.shape());
-            Limit {
-                name: Name::parse(&limit_name).expect("a name"),
-                algorithm: slot.algorithm,
-                per: Vec::new(),
-                mode: Mode::Enforce,
-                key,
-            }
-        };
-        Self { limits: slots.iter().enumerate().map(limit).collect() }
-    }
-
-    fn charges<'s>(&'s self, slots: &[Slot], cost: u64) -> Vec<Charge<'s>> {
-        let charge = |(limit, slot): (&'s Limit, &Slot)| Charge {
-            key: limit.key.key(std::iter::empty(), std::iter::empty()),
-            limit,
-            algorithm: slot.algorithm,
-            role: slot.role,
-            cost,
-        };
-        self.limits.iter().zip(slots).map(charge).collect()
-    }
-}
-
 /// The script of these charges behind the test's clock, as a command.
 fn clocked(charges: &[Charge<'_>], n: u64) -> Cmd {
-    let shape: Vec<_> = charges.iter().map(ScriptSlot::of).collect();
-    let script = ShapeScript::assemble(&shape);
+    let script = script_of(charges);
     let body = script.text().strip_prefix(HEADER).expect("the header line");
     let text = [HEADER, include_str!("../support/clocked.lua"), body].concat();
     let mut command = Cmd::new();
@@ -73,13 +37,8 @@ fn clocked(charges: &[Charge<'_>], n: u64) -> Cmd {
     command
 }
 
-fn connect(server: &RedisServer) -> Connection {
-    let client = redis::Client::open(format!("redis://127.0.0.1:{}", server.port())).expect("a URL");
-    client.get_connection().expect("a connection")
-}
-
 #[derive(Default, Debug)]
-struct Coverage {
+pub(super) struct Coverage {
     steps: usize,
     refused: usize,
     edges: usize,
@@ -242,20 +201,25 @@ fn expiries_agree(connection: &mut Connection, charges: &[Charge<'_>], kept: &Ha
     }
 }
 
-#[test]
-fn lua_equals_rust_over_random_schedules() {
-    let server = RedisServer::start();
-    let mut connection = connect(&server);
+/// Drives both sides with these schedules.
+pub(super) fn drive(server: &RedisServer, schedules: Range<u64>) -> Coverage {
+    let mut connection = connect(server);
     let mut coverage = Coverage::default();
     // Half of the seeds are always the same, so that a failure stays found; the others are new in each run.
     let fresh = u64::from(std::process::id()) << 20;
-    for schedule in 0..u64::try_from(STEPS / SCHEDULE).expect("small") {
+    for schedule in schedules {
         let seed = if schedule % 2 == 0 { schedule } else { fresh + schedule };
         run(&mut connection, seed, &mut coverage);
         if schedule % 50 == 0 {
             let () = redis::cmd("SCRIPT").arg("FLUSH").query(&mut connection).expect("a flush");
         }
     }
+    coverage
+}
+
+#[test]
+fn lua_equals_rust_over_random_schedules() {
+    let coverage = drive(&RedisServer::start(), 0..u64::try_from(STEPS / SCHEDULE).expect("small"));
     println!("{coverage:?}");
     coverage.assert_enough();
 }
@@ -264,8 +228,7 @@ fn lua_equals_rust_over_random_schedules() {
 fn the_shipped_script_has_no_door_for_another_clock() {
     let subject = Subject::new("door", &schedule::shape(&mut Random::new(1)));
     let charges = subject.charges(&schedule::shape(&mut Random::new(1)), 1);
-    let shape: Vec<_> = charges.iter().map(ScriptSlot::of).collect();
-    let text = ShapeScript::assemble(&shape).text().to_owned();
+    let text = script_of(&charges).text().to_owned();
     assert_eq!(text.matches("TIME'").count() - text.matches("PEXPIRETIME'").count(), 1, "one reading of the clock");
     let clocked = clocked(&charges, 1);
     let mut arguments = clocked.args_iter();

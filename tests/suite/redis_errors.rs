@@ -98,6 +98,26 @@ fn a_full_redis_gives_no_verdict_and_keeps_no_key() {
     recovers(&redis, &client);
 }
 
+// A Redis that refuses keeps its connection, so nothing else would tell of it.
+#[test]
+fn the_log_names_each_class_of_failure_and_its_reason_once_and_not_once_a_check() {
+    let (redis, sidecar, client) = start();
+    let told = |class: &str| {
+        let log = sidecar.log();
+        let lines = log.lines().filter(|line| line.contains("checks fail: the store does not decide"));
+        lines.filter(|line| line.contains(&format!("\"class\":\"{class}\""))).map(str::to_owned).collect::<Vec<_>>()
+    };
+    redis.run(&["CONFIG", "SET", "maxmemory", "1"]);
+    both_fail(&client, &["oom"]);
+    wait_for("the log to tell why", Duration::from_secs(5), || !told("oom").is_empty());
+    redis.run(&["CONFIG", "SET", "maxmemory", "0"]);
+    redis.run(&["CONFIG", "SET", "min-replicas-to-write", "1"]);
+    both_fail(&client, &["readonly"]);
+    wait_for("the log to tell why", Duration::from_secs(5), || !told("readonly").is_empty());
+    assert_eq!((told("oom").len(), told("readonly").len()), (1, 1), "{}", sidecar.log());
+    assert!(told("oom")[0].contains("maxmemory"), "{:?}", told("oom"));
+}
+
 // RL-27: the class follows from the error's code.
 #[test]
 fn a_user_without_permission_to_run_scripts_gets_no_verdict() {

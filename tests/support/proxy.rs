@@ -4,8 +4,9 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{self, Receiver};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// What happens to bytes that pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,6 +19,11 @@ pub enum Fault {
     Swallow,
     /// Requests arrive, replies do not.
     SwallowReplies,
+    /// Requests are kept, and arrive when the fault is over, even if whoever sent them has left: so does a network that was
+    /// merely slow, or a server that was stopped.
+    HoldRequests,
+    /// The first half of a reply arrives, and then the connection is closed.
+    HalveReplies,
     /// Every connection, old or new, is closed.
     Cut,
 }
@@ -30,7 +36,8 @@ pub struct FaultProxy {
 struct Shared {
     target: u16,
     fault: AtomicU8,
-    delay_ms: AtomicU64,
+    delay_us: AtomicU64,
+    jitter_us: AtomicU64,
     accepted: AtomicUsize,
     closed: AtomicBool,
 }
@@ -43,7 +50,8 @@ impl FaultProxy {
         let shared = Arc::new(Shared {
             target,
             fault: AtomicU8::new(Fault::Pass as u8),
-            delay_ms: AtomicU64::new(0),
+            delay_us: AtomicU64::new(0),
+            jitter_us: AtomicU64::new(0),
             accepted: AtomicUsize::new(0),
             closed: AtomicBool::new(false),
         });
@@ -68,10 +76,14 @@ impl FaultProxy {
         self.shared.fault.store(fault as u8, Ordering::Relaxed);
     }
 
-    /// Holds back each reply for so long.
+    /// Holds back each reply for so long, and none longer for those before it.
     pub fn delay(&self, delay: Duration) {
-        let ms = delay.as_millis().try_into().expect("a short delay");
-        self.shared.delay_ms.store(ms, Ordering::Relaxed);
+        self.shared.delay_us.store(micros(delay), Ordering::Relaxed);
+    }
+
+    /// Holds back each reply for up to so much longer, but never lets one pass another.
+    pub fn jitter(&self, most: Duration) {
+        self.shared.jitter_us.store(micros(most), Ordering::Relaxed);
     }
 
     /// Connections taken so far.
@@ -89,11 +101,27 @@ impl Drop for FaultProxy {
     }
 }
 
+fn micros(delay: Duration) -> u64 {
+    delay.as_micros().try_into().expect("a short delay")
+}
+
 /// Which way a pump moves bytes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Way {
     Requests,
     Replies,
+}
+
+impl Shared {
+    fn has(&self, fault: Fault) -> bool {
+        self.fault.load(Ordering::Relaxed) == fault as u8
+    }
+
+    /// When a reply that came now may leave. The jitter runs through its range in even steps, the same in every run.
+    fn due(&self, nth: u64) -> Instant {
+        let jitter = self.jitter_us.load(Ordering::Relaxed) * (nth * 7 % 11) / 10;
+        Instant::now() + Duration::from_micros(self.delay_us.load(Ordering::Relaxed) + jitter)
+    }
 }
 
 fn join(client: TcpStream, shared: &Arc<Shared>) {
@@ -102,21 +130,66 @@ fn join(client: TcpStream, shared: &Arc<Shared>) {
         return;
     };
     let dead = Arc::new(AtomicBool::new(false));
-    let (Ok(client_in), Ok(server_in)) = (client.try_clone(), server.try_clone()) else {
+    let (Ok(client_in), Ok(server_in), Ok(client_out)) = (client.try_clone(), server.try_clone(), client.try_clone())
+    else {
         return;
     };
-    for (from, to, way) in [(client_in, server, Way::Requests), (server_in, client, Way::Replies)] {
-        let (shared, dead) = (Arc::clone(shared), Arc::clone(&dead));
-        thread::spawn(move || {
-            pump(&from, &to, way, &shared, &dead);
-            let _ = from.shutdown(Shutdown::Both);
-            let _ = to.shutdown(Shutdown::Both);
+    if client.set_nodelay(true).and_then(|()| server.set_nodelay(true)).is_err() {
+        return;
+    }
+    let (line, leaving) = mpsc::channel();
+    let writer = thread::spawn(move || write_when_due(&client_out, &leaving));
+    let (requests, asked, requests_dead) = (Arc::clone(shared), server, Arc::clone(&dead));
+    thread::spawn(move || {
+        let mut held = Vec::new();
+        pump(&client_in, Way::Requests, &requests, &requests_dead, |chunk| {
+            held.extend_from_slice(chunk);
+            requests.has(Fault::HoldRequests) || (&asked).write_all(&std::mem::take(&mut held)).is_ok()
         });
+        if held.is_empty() || requests.has(Fault::Cut) {
+            return close(&client_in, &asked);
+        }
+        while requests.has(Fault::HoldRequests) {
+            thread::sleep(Duration::from_millis(1));
+        }
+        // The client has left. The server reads what it had sent, then its end, and then closes.
+        let _ = (&asked).write_all(&held);
+        let _ = asked.shutdown(Shutdown::Write);
+    });
+    let (replies, mut nth) = (Arc::clone(shared), 0);
+    thread::spawn(move || {
+        pump(&server_in, Way::Replies, &replies, &dead, |chunk| {
+            nth += 1;
+            let halved = replies.has(Fault::HalveReplies);
+            let passed = if halved { &chunk[..chunk.len() / 2] } else { chunk };
+            line.send((replies.due(nth), passed.to_vec())).is_ok() && !halved
+        });
+        // What was on its way when the server closed still arrives.
+        drop(line);
+        if !replies.has(Fault::Cut) {
+            let _has_ended = writer.join();
+        }
+        close(&server_in, &client);
+    });
+}
+
+fn close(one: &TcpStream, other: &TcpStream) {
+    let _ = one.shutdown(Shutdown::Both);
+    let _ = other.shutdown(Shutdown::Both);
+}
+
+fn write_when_due(mut client: &TcpStream, leaving: &Receiver<(Instant, Vec<u8>)>) {
+    for (due, chunk) in leaving {
+        thread::sleep(due.saturating_duration_since(Instant::now()));
+        if client.write_all(&chunk).is_err() {
+            return;
+        }
     }
 }
 
-/// Moves bytes one way until either side ends or the fault says so.
-fn pump(mut from: &TcpStream, mut to: &TcpStream, way: Way, shared: &Shared, dead: &AtomicBool) {
+/// Moves bytes one way until either side ends, the fault says so, or `pass` takes no more. An empty chunk is passed every
+/// few milliseconds without traffic.
+fn pump(mut from: &TcpStream, way: Way, shared: &Shared, dead: &AtomicBool, mut pass: impl FnMut(&[u8]) -> bool) {
     let mut chunk = [0; 16 * 1024];
     // Short, so that a change of fault is seen by idle connections too.
     if from.set_read_timeout(Some(Duration::from_millis(5))).is_err() {
@@ -124,29 +197,23 @@ fn pump(mut from: &TcpStream, mut to: &TcpStream, way: Way, shared: &Shared, dea
     }
     loop {
         let read = from.read(&mut chunk);
-        let fault = shared.fault.load(Ordering::Relaxed);
-        if fault == Fault::Cut as u8 {
+        if shared.has(Fault::Cut) {
             return;
         }
         let length = match read {
             Ok(0) => return,
             Ok(length) => length,
-            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
-                continue;
-            }
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => 0,
             Err(_) => return,
         };
-        if fault == Fault::Swallow as u8 {
+        if length > 0 && shared.has(Fault::Swallow) {
             dead.store(true, Ordering::Relaxed);
         }
-        let lost = fault == Fault::SwallowReplies as u8 && way == Way::Replies;
-        if lost || dead.load(Ordering::Relaxed) {
+        let lost = shared.has(Fault::SwallowReplies) && way == Way::Replies;
+        if lost || dead.load(Ordering::Relaxed) || (length == 0 && way == Way::Replies) {
             continue;
         }
-        if way == Way::Replies {
-            thread::sleep(Duration::from_millis(shared.delay_ms.load(Ordering::Relaxed)));
-        }
-        if to.write_all(&chunk[..length]).is_err() {
+        if !pass(&chunk[..length]) {
             return;
         }
     }

@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use super::ports;
 use super::process::{self, Process};
 use super::resp::{self, Value};
-use super::wait::poll;
+use super::wait::{poll, wait_for};
 
 const START: Duration = Duration::from_secs(10);
 
@@ -142,6 +142,22 @@ impl RedisServer {
         digits.parse().unwrap_or_else(|_| panic!("{field} is not a number: {number}"))
     }
 
+    /// This server's clock, in microseconds.
+    #[track_caller]
+    pub fn now_us(&self) -> u64 {
+        let Value::Array(time) = self.run(&["TIME"]) else { panic!("TIME answers a list") };
+        let number = |place: usize| time[place].text().parse::<u64>().expect("TIME answers numbers");
+        number(0) * 1_000_000 + number(1)
+    }
+
+    /// Returns when at least `needed_ms` are left of the running window: windows that are aligned to this server's clock
+    /// would end in the midst of a test now and then.
+    #[track_caller]
+    pub fn away_from_edge(&self, window_ms: u64, needed_ms: u64) {
+        let is_away = || self.now_us() / 1000 % window_ms + needed_ms <= window_ms;
+        wait_for("the next window", Duration::from_millis(needed_ms + 1000), is_away);
+    }
+
     /// How many changes this server has made to its data: every write of a script counts, a refused one does not.
     #[track_caller]
     pub fn changes(&self) -> u64 {
@@ -186,9 +202,7 @@ impl RedisServer {
 
 /// Starts redis-server and waits until it, and not somebody else on that port, answers. The error is its output.
 fn launch(part: &str, port: u16, dir: &TempDir, settings: &[String]) -> Result<Process, String> {
-    // redis-server-8.2 is TALLYGATE_REDIS_SERVER_8_2.
-    let variable = format!("TALLYGATE_{}", part.to_uppercase().replace(['-', '.'], "_"));
-    let mut command = Command::new(process::part(part, &variable));
+    let mut command = Command::new(process::part(part, &process::variable(part)));
     command.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]);
     command.arg("--dir").arg(dir.path()).args(settings);
     let mut process = Process::spawn(&mut command);

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 use std::path::Path;
 
+use super::policy::Policy;
 use super::sidecar::Sidecar;
 
 /// The HMAC secret of every sidecar in the tests.
@@ -77,6 +78,11 @@ impl Setup {
         );
         written.expect("a string takes any text");
         self
+    }
+
+    /// One more policy.
+    pub fn with(self, policy: &Policy) -> Self {
+        self.policies(&policy.text())
     }
 
     /// Policies as written, each an item of the list.

@@ -102,6 +102,21 @@ impl Sidecar {
         put(&self.dir, "tallygate.yaml", text);
     }
 
+    /// Puts another configuration in force.
+    #[track_caller]
+    pub fn reload(&self, setup: &Setup) {
+        let before = self.generation();
+        self.rewrite(setup);
+        self.sighup();
+        wait_for("the new configuration", Duration::from_secs(5), || self.generation() > before);
+    }
+
+    /// How many configurations it has taken into use.
+    #[track_caller]
+    pub fn generation(&self) -> u64 {
+        self.metrics().count("tallygate_config_generation", &[])
+    }
+
     pub fn sighup(&self) {
         self.process.signal("HUP");
     }

@@ -12,9 +12,9 @@ use crate::support::redis::RedisServer;
 use crate::support::setup::Setup;
 use crate::support::sidecar::Sidecar;
 use crate::support::wait::wait_for;
-use crate::timing::load::{BUDGET, Load, Report, UNHINDERED};
 use crate::timing::remains::Remains;
 use crate::timing::stall::StallProbe;
+use crate::timing::steady::{BUDGET, Load, Report, UNHINDERED};
 
 /// After the nodes agree.
 const PROMISED: Duration = Duration::from_secs(3);

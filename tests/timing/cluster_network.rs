@@ -7,7 +7,7 @@ use crate::support::cluster::Cluster;
 use crate::support::keys;
 use crate::support::proxy::Fault;
 use crate::support::setup::Setup;
-use crate::timing::load::{BUDGET, Load};
+use crate::timing::steady::{BUDGET, Load};
 
 /// After the network is back.
 const PROMISED: Duration = Duration::from_secs(2);

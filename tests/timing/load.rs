@@ -1,158 +1,195 @@
-//! A steady load while something happens to Redis, and what became of each check.
+//! Checks at a steady rate, whatever becomes of them, and what must hold for each of them afterwards.
+//!
+//! Every tenth check is under no policy, so that it asks no store: how long it takes shows how long this machine keeps any
+//! check waiting under this load, as the stall probe shows it for a thread that has nothing to do.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::thread::{self, JoinHandle};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::support::answer::{Answer, Outcome};
 use crate::support::check::Check;
-use crate::support::grpc::{Client, InFlight};
+use crate::support::grpc::Client;
 use crate::support::keys;
-use crate::support::wait::wait_for;
+use crate::support::redis::RedisServer;
 use crate::timing::stall::StallProbe;
 
 /// The default decision budget.
 pub const BUDGET: Duration = Duration::from_millis(250);
-/// A check that no fault touches takes a millisecond; one that waits for a silent node 200.
-pub const UNHINDERED: Duration = Duration::from_millis(50);
-/// 100 checks a second.
-const PACE: Duration = Duration::from_millis(10);
+/// Once Redis is back, everything is decided by it again within this.
+pub const RECOVERY: Duration = Duration::from_secs(2);
+/// After this an outage is known: two time-outs, and the attempt to connect that fails first.
+pub const NOTICED: Duration = Duration::from_millis(600);
 
-pub struct Load {
-    stop: Arc<AtomicBool>,
-    sent: Arc<AtomicUsize>,
-    thread: JoinHandle<Vec<Asked>>,
-    stall: StallProbe,
+/// One in so many checks asks no store.
+const STORELESS: usize = 10;
+
+/// What is sent.
+#[derive(Clone, Copy)]
+pub struct Stream {
+    /// Checks a second.
+    pub rate: u32,
+    /// Checks are for so many subjects in turn.
+    pub subjects: usize,
+    /// And under these paths in turn.
+    pub paths: &'static [&'static str],
 }
 
-pub struct Asked {
-    pub subject: String,
-    pub sent: Instant,
+impl Stream {
+    /// For the policy `orders`.
+    pub const fn of(rate: u32, subjects: usize) -> Self {
+        Self { rate, subjects, paths: &["/orders"] }
+    }
+
+    fn nth(&self, n: usize) -> Check {
+        let path = if n.is_multiple_of(STORELESS) { "/elsewhere" } else { self.paths[n % self.paths.len()] };
+        Check::of(&format!("subject-{}", n % self.subjects)).path(path)
+    }
+}
+
+/// A check of the load and what came of it.
+pub struct Sent {
+    /// Whose: `subject-N`.
+    pub subject: usize,
+    pub at: Instant,
     pub answer: Answer,
 }
 
-/// What a load has met.
-pub struct Report {
-    pub asked: Vec<Asked>,
-    /// What every bound is widened by.
-    slack: Duration,
+impl Sent {
+    pub fn answered_at(&self) -> Instant {
+        self.at + self.answer.took
+    }
+
+    pub fn outcome(&self) -> Outcome {
+        self.answer.outcome()
+    }
+}
+
+/// Everything that was sent.
+pub struct Load {
+    pub started: Instant,
+    pub sent: Vec<Sent>,
+    /// The longest stall that the probe or a check without a store has met.
+    stall: Duration,
 }
 
 impl Load {
-    /// Each check is of a subject of its own, so that a counter above 1 was counted twice.
-    pub fn start(client: &Client) -> Self {
-        Self::of(client, |n| format!("load-{n}"))
-    }
-
-    /// The same with subjects of the caller's choice, by the number of the check.
-    pub fn of(client: &Client, subject: impl Fn(usize) -> String + Send + 'static) -> Self {
-        let (stop, sent) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
-        let (stopping, counting, client) = (Arc::clone(&stop), Arc::clone(&sent), client.clone());
-        let thread = thread::spawn(move || {
-            let started = Instant::now();
-            let mut flying = Vec::new();
-            while !stopping.load(Ordering::Relaxed) {
-                let n = counting.fetch_add(1, Ordering::Relaxed);
-                let subject = subject(n);
-                flying.push((Instant::now(), client.start(&Check::of(&subject)), subject));
-                let next = started + PACE * u32::try_from(n + 1).expect("a short load");
-                thread::sleep(next.saturating_duration_since(Instant::now()));
-            }
-            let land = |(sent, check, subject): (_, InFlight, _)| Asked { subject, sent, answer: check.join() };
-            flying.into_iter().map(land).collect()
+    /// Sends `stream` while `during` runs, and waits for every answer.
+    pub fn run(client: &Client, stream: Stream, stall: &StallProbe, during: impl FnOnce()) -> Self {
+        let (started, pace, done) = (Instant::now(), Duration::from_secs(1) / stream.rate, AtomicBool::new(false));
+        let sent = thread::scope(|scope| {
+            let sending = scope.spawn(|| {
+                let mut sent = Vec::new();
+                while !done.load(Ordering::Relaxed) {
+                    let n = sent.len();
+                    let due = started + pace * u32::try_from(n).expect("a short run");
+                    thread::sleep(due.saturating_duration_since(Instant::now()));
+                    sent.push((n % stream.subjects, Instant::now(), client.start(&stream.nth(n))));
+                }
+                sent
+            });
+            // A panic in there must not leave the sender running.
+            let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(during));
+            done.store(true, Ordering::Relaxed);
+            let sent = sending.join().expect("the sender only sends");
+            outcome.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            sent
         });
-        Self { stop, sent, thread, stall: StallProbe::start() }
+        let sent = sent.into_iter().map(|(subject, at, check)| Sent { subject, at, answer: check.join() });
+        let (storeless, sent): (Vec<_>, Vec<_>) = sent.enumerate().partition(|(n, _)| n.is_multiple_of(STORELESS));
+        let slowest = storeless.iter().map(|(_, sent)| sent.answer.took).max().unwrap_or_default();
+        let sent = sent.into_iter().map(|(_, sent)| sent).collect();
+        Self { started, sent, stall: stall.longest().max(slowest) }
     }
 
-    /// Waits for so many checks more.
-    #[track_caller]
-    pub fn goes_on_for(&self, checks: usize) {
-        let until = self.sent.load(Ordering::Relaxed) + checks;
-        wait_for("the load to go on", Duration::from_secs(60), || self.sent.load(Ordering::Relaxed) >= until);
+    /// Those sent at or after `from` and answered before `to`.
+    pub fn between(&self, from: Instant, to: Instant) -> impl Iterator<Item = &Sent> {
+        self.sent.iter().filter(move |sent| sent.at >= from && sent.answered_at() < to)
     }
 
+    pub fn since(&self, from: Instant) -> impl Iterator<Item = &Sent> {
+        self.sent.iter().filter(move |sent| sent.at >= from)
+    }
+
+    /// Each was answered, in time, with nothing but the three verdicts of a closed policy.
     #[track_caller]
-    pub fn stop(self) -> Report {
-        self.stop.store(true, Ordering::Relaxed);
-        let asked = self.thread.join().expect("every check got an answer");
-        Report { asked, slack: self.stall.bound(Duration::ZERO) }
+    pub fn is_answered_in_time(&self) {
+        let expected = [Outcome::Allowed, Outcome::Limited, Outcome::Failed];
+        let odd = self.sent.iter().find(|sent| !expected.contains(&sent.outcome()));
+        assert!(odd.is_none(), "{:?}", odd.map(|sent| &sent.answer));
+        let slowest = self.sent.iter().max_by_key(|sent| sent.answer.took).expect("something was sent");
+        let (took, bound) = (slowest.answer.took, BUDGET + Duration::from_millis(50) + self.stall);
+        let (at, reason) = (slowest.at - self.started, slowest.answer.metadata("reason"));
+        assert!(took <= bound, "an answer took {took:?}, more than {bound:?}; sent after {at:?}, {reason}");
+    }
+
+    /// In a known outage nobody waits: 99 % of these answers took no more than 5 ms.
+    #[track_caller]
+    pub fn came_at_once<'a>(&self, sent: impl Iterator<Item = &'a Sent>) {
+        let mut took: Vec<_> = sent.map(|sent| sent.answer.took).collect();
+        took.sort();
+        assert!(took.len() >= 100, "only {} answers to judge by", took.len());
+        let (most, bound) = (took[took.len() * 99 / 100], Duration::from_millis(5) + self.stall);
+        assert!(most <= bound, "1 % of the answers took more than {most:?}; wanted {bound:?}");
+    }
+
+    /// Each subject's counter is explained by its checks since `from`, when there was none: an allowed check is counted, a
+    /// limited one is not, and of a failed one nobody can tell but that it counts once at most. None is above `limit`.
+    #[track_caller]
+    pub fn explains(&self, redis: &RedisServer, from: Instant, limit: u64) {
+        let mut checks: HashMap<usize, (u64, u64)> = HashMap::new();
+        for sent in self.since(from) {
+            let (allowed, failed) = checks.entry(sent.subject).or_default();
+            *allowed += u64::from(sent.outcome() == Outcome::Allowed);
+            *failed += u64::from(sent.outcome() == Outcome::Failed);
+        }
+        for (subject, (allowed, failed)) in checks {
+            let text = redis.get(&key(subject));
+            let counted = text.map_or(0, |count| count.parse().expect("a counter is a number"));
+            let explained = allowed..=(allowed + failed).min(limit);
+            assert!(explained.contains(&counted), "subject {subject}: {counted} counted, explained are {explained:?}");
+        }
     }
 }
 
-impl Asked {
-    pub fn is_failed(&self) -> bool {
-        self.answer.outcome() == Outcome::Failed
-    }
-
-    pub fn is_allowed(&self) -> bool {
-        self.answer.outcome() == Outcome::Allowed
-    }
-
-    pub fn key(&self) -> String {
-        keys::orders(&self.subject)
-    }
+/// The key of the n-th subject.
+pub fn key(subject: usize) -> String {
+    keys::orders(&format!("subject-{subject}"))
 }
 
-impl Report {
-    /// Every check was allowed or failed, within its budget.
-    #[track_caller]
-    pub fn was_answered_in_time(&self) {
-        let bound = BUDGET + self.slack;
-        for Asked { subject, answer, .. } in &self.asked {
-            let outcome = answer.outcome();
-            assert!([Outcome::Allowed, Outcome::Failed].contains(&outcome), "{subject}: {outcome:?}");
-            assert!(answer.took <= bound, "{subject} took {:?}, more than {bound:?}", answer.took);
-        }
+/// How often each outcome is among these.
+pub fn outcomes<'a>(sent: impl Iterator<Item = &'a Sent>) -> BTreeMap<String, usize> {
+    let mut found = BTreeMap::new();
+    for sent in sent {
+        let word = match sent.outcome() {
+            Outcome::Failed => format!("Failed {}", sent.answer.metadata("reason")),
+            other => format!("{other:?}"),
+        };
+        *found.entry(word).or_default() += 1;
     }
+    found
+}
 
-    /// Each allowance was counted by one of these nodes, and no check twice by one.
-    #[track_caller]
-    pub fn is_explained_by(&self, nodes: &[&BTreeMap<String, u64>]) {
-        for asked in &self.asked {
-            let counts: Vec<u64> = nodes.iter().filter_map(|node| node.get(&asked.key()).copied()).collect();
-            assert!(counts.iter().all(|count| *count == 1), "{}: one check, counted {counts:?}", asked.subject);
-            assert!(!asked.is_allowed() || !counts.is_empty(), "{}: allowed, and counted nowhere", asked.subject);
-        }
-    }
+/// All of these, and there is one, failed.
+#[track_caller]
+pub fn all_failed<'a>(sent: impl Iterator<Item = &'a Sent>) {
+    let found = outcomes(sent);
+    assert!(
+        !found.is_empty() && found.keys().all(|word| word.starts_with("Failed")),
+        "wanted failures, found {found:?}"
+    );
+}
 
-    /// Splits off the checks whose subject is `chosen`.
-    pub fn split(self, chosen: impl Fn(&str) -> bool) -> (Self, Self) {
-        let (these, others) = self.asked.into_iter().partition(|asked| chosen(&asked.subject));
-        let slack = self.slack;
-        (Self { asked: these, slack }, Self { asked: others, slack })
-    }
+/// Each of these, and there is one, was decided by the shared limit.
+#[track_caller]
+pub fn are_decided<'a>(sent: impl Iterator<Item = &'a Sent>) {
+    let found = outcomes(sent);
+    let decided = |word: &String| word == "Allowed" || word == "Limited";
+    assert!(!found.is_empty() && found.keys().all(decided), "wanted decisions, found {found:?}");
+}
 
-    /// Every check was allowed, and none waited as long as a time-out lasts.
-    #[track_caller]
-    pub fn went_on_unhindered(&self) {
-        let bound = UNHINDERED + self.slack;
-        for asked in &self.asked {
-            let Asked { subject, answer, .. } = asked;
-            assert!(asked.is_allowed(), "{subject}: {:?} {}", answer.outcome(), answer.metadata("reason"));
-            assert!(answer.took <= bound, "{subject} took {:?}, more than {bound:?}", answer.took);
-        }
-    }
-
-    /// Of the checks sent from `known` on, none that failed had waited for a time-out.
-    #[track_caller]
-    pub fn failed_at_once(&self, known: Instant) {
-        let bound = UNHINDERED + self.slack;
-        for Asked { subject, sent, answer } in self.asked.iter().filter(|asked| asked.is_failed()) {
-            assert!(*sent < known || answer.took <= bound, "{subject} took {:?}, more than {bound:?}", answer.took);
-        }
-    }
-
-    /// Nothing failed before the fault, nor longer than promised after all was `well` again.
-    #[track_caller]
-    pub fn recovered_within(&self, promised: Duration, fault: Instant, well: Instant) {
-        let bound = promised + self.slack;
-        for Asked { subject, sent, answer } in self.asked.iter().filter(|asked| asked.is_failed()) {
-            let at = *sent + answer.took;
-            assert!(at >= fault, "{subject} failed before the fault: {}", answer.metadata("reason"));
-            let late = at.saturating_duration_since(well);
-            assert!(late <= bound, "{subject} failed {late:?} after all was well, more than {bound:?}");
-        }
-    }
+/// Lets a fault, or the time after one, last. Nothing is hoped for meanwhile: what happens is judged afterwards.
+pub fn hold(duration: Duration) {
+    thread::sleep(duration);
 }

@@ -10,8 +10,8 @@ use crate::support::sentinel::{Passwords, Watched, is_master};
 use crate::support::setup::Setup;
 use crate::support::sidecar::Sidecar;
 use crate::support::wait::{poll, wait_for};
-use crate::timing::load::{Load, Report};
 use crate::timing::remains::Remains;
+use crate::timing::steady::{Load, Report};
 
 /// After the servers agree.
 const PROMISED: Duration = Duration::from_secs(3);

@@ -41,8 +41,11 @@ pub fn of(decision: &Decision<'_>) -> Struct {
         let names: Vec<_> = decision.shadow_denied.iter().map(|limit| limit.name.as_str()).collect();
         text("shadow_denied", &names.join(","));
     }
-    if let Verdict::Unidentified(unidentified) = &decision.verdict {
-        text("missing", unidentified.part.as_str());
+    if let Verdict::Unidentified(missing) = &decision.verdict {
+        text("missing", missing.part.as_str());
+    } else if let Some(missing) = decision.stranger {
+        text("missing", missing.part.as_str());
+        text("reason", missing.missing.as_str());
     }
     if let Some(quota) = quota {
         text("limit", quota.limit.name.as_str());

@@ -1,8 +1,10 @@
 //! `identity`: where tenant, subject and address may be read, in order.
 
+use ipnet::IpNet;
+
 use crate::config::reader::{Field, Section};
-use crate::decision::address::Ipv6Prefix;
-use crate::decision::identity::{IdentitySources, Source};
+use crate::decision::address::{AddressOrigin, AddressSource, Ipv6Prefix};
+use crate::decision::identity::{IdentitySources, JwtClaim, Source};
 use crate::decision::spiffe::TrustDomain;
 
 const JWT_NAMESPACE: &str = "envoy.filters.http.jwt_authn";
@@ -13,24 +15,66 @@ pub fn sources(field: &Field<'_>) -> Option<IdentitySources> {
     let section = field.section()?;
     let tenant = section.optional("tenant").map_or(Some(Vec::new()), |field| list(&field));
     let subject = section.optional("subject").map_or(Some(Vec::new()), |field| list(&field));
-    let ipv6_prefix = match section.optional("address") {
-        None => Some(Ipv6Prefix::default()),
+    let address = match section.optional("address") {
+        None => Some(AddressSource::default()),
         Some(field) => field.section().and_then(|section| address(section)),
     };
     section.finish();
-    Some(IdentitySources { tenant: tenant?, subject: subject?, ipv6_prefix: ipv6_prefix? })
+    Some(IdentitySources { tenant: tenant?, subject: subject?, address: address? })
 }
 
-fn address(section: Section<'_>) -> Option<Ipv6Prefix> {
-    if let Some(field) = section.optional("source") {
-        field.choice(&[("peer", ())]);
-    }
-    let prefix = section.optional("ipv6_prefix").map_or(Some(Ipv6Prefix::default()), |field| {
+fn address(section: Section<'_>) -> Option<AddressSource> {
+    let origin = section.optional("source").map_or(Some(AddressOrigin::Peer), |field| origin(&field));
+    let ipv6_prefix = section.optional("ipv6_prefix").map_or(Some(Ipv6Prefix::default()), |field| {
         let prefix = Ipv6Prefix::try_new(field.whole()?);
         prefix.map_err(|error| field.problem(error)).ok()
     });
     section.finish();
-    prefix
+    Some(AddressSource { origin: origin?, ipv6_prefix: ipv6_prefix? })
+}
+
+/// `peer`, or a map that says where else and why that is believed.
+fn origin(field: &Field<'_>) -> Option<AddressOrigin> {
+    if field.is_text() {
+        return field.choice(&[("peer", AddressOrigin::Peer)]);
+    }
+    let section = field.section()?;
+    let chosen = section.one_of(&["header", "call_metadata", "forwarded"]);
+    section.finish();
+    match chosen? {
+        ("header", field) => {
+            let section = field.section()?;
+            let (name, why) =
+                (section.required("name", "x-client-ip").and_then(|field| header_name(&field)), reason(&section));
+            section.finish();
+            why.and(name).map(|name| AddressOrigin::Header(name.into()))
+        }
+        ("call_metadata", field) => header_name(&field).map(|key| AddressOrigin::CallMetadata(key.into())),
+        (_, field) => forwarded(field.section()?),
+    }
+}
+
+fn forwarded(section: Section<'_>) -> Option<AddressOrigin> {
+    let network =
+        |text: &str| text.parse::<IpNet>().map_err(|_| "a network is ADDRESS/BITS, like 10.0.0.0/8 or fd00::/8");
+    let peers = section.required("trusted_peers", "[10.0.0.0/8]").and_then(|field| {
+        let empty = "the list is empty, so every peer would speak for itself: write source: peer";
+        field.each(empty, |item| item.parse(network))
+    });
+    if let Some(everybody) = peers.iter().flatten().find(|network| network.prefix_len() == 0) {
+        section.warning(format!(
+            "everybody is in {everybody}, so every client can write its own address: name the proxies"
+        ));
+    }
+    let hops = section.optional("trusted_hops").map_or(Some(1), |field| match field.whole().map(usize::try_from)? {
+        Ok(hops @ 1..=32) => Some(hops),
+        _ => {
+            field.problem("the hops are 1 to 32: 1 is the entry that the trusted peer itself wrote");
+            None
+        }
+    });
+    section.finish();
+    Some(AddressOrigin::Forwarded { trusted_peers: peers?, hops: hops? })
 }
 
 fn list(field: &Field<'_>) -> Option<Vec<Source>> {
@@ -43,8 +87,15 @@ fn list(field: &Field<'_>) -> Option<Vec<Source>> {
     let read: Vec<Source> = read.into_iter().collect::<Option<_>>()?;
     for (index, source) in read.iter().enumerate() {
         if read[..index].contains(source) {
-            items[index].problem("this source stands in the list already, and the first one answers");
+            items[index].problem("this source stands in the list already, and the first one answers: remove it");
             return None;
+        }
+        if let Some(strong) = read[..index].iter().find(|earlier| earlier.is_proof() && source.is_weak()) {
+            items[index].warning(format!(
+                "{} stands behind {}: whoever leaves the proof out is counted by this and has a second quota: remove it, unless that is meant",
+                source.kind(),
+                strong.kind()
+            ));
         }
     }
     Some(read)
@@ -52,7 +103,13 @@ fn list(field: &Field<'_>) -> Option<Vec<Source>> {
 
 fn source(field: &Field<'_>) -> Option<Source> {
     if field.is_text() {
-        return field.choice(&[("address", Source::address())]);
+        if field.text() != Some("address") {
+            field.problem(
+                "a source is address, or one of jwt, mtls, route, header with its settings, like route: tenant",
+            );
+            return None;
+        }
+        return Some(Source::address());
     }
     let section = field.section()?;
     let chosen = section.one_of(&["jwt", "mtls", "route", "header"]);
@@ -60,56 +117,65 @@ fn source(field: &Field<'_>) -> Option<Source> {
     match chosen? {
         ("jwt", field) => jwt(field.section()?),
         ("mtls", field) => mtls(field.section()?),
-        ("route", field) => nonempty(&field).map(Source::route),
+        ("route", field) => field.nonempty().map(Source::route),
         (_, field) => header(field.section()?),
     }
 }
 
 fn jwt(section: Section<'_>) -> Option<Source> {
-    let claim = section.required("claim").and_then(|field| match field.is_list() {
+    let path = section.required("claim", "tid").and_then(|field| match field.is_list() {
         true => texts(&field),
-        false => nonempty(&field).map(|text| vec![text.to_owned()]),
+        false => field.nonempty().map(|text| vec![text.into()]),
     });
     let issuers = section.optional("issuers").map_or(Some(Vec::new()), |field| texts(&field));
-    let name = |key, default| section.optional(key).map_or(Some(default), |field| nonempty(&field));
+    let name = |key, default| section.optional(key).map_or(Some(default), |field| field.nonempty());
     let (namespace, payload) = (name("namespace", JWT_NAMESPACE), name("payload", JWT_PAYLOAD));
+    let integers = section.optional("integers").map_or(Some(false), |field| field.boolean());
     section.finish();
-    Some(Source::jwt(namespace?, payload?, &claim?, &issuers?))
+    Some(Source::jwt(JwtClaim {
+        namespace: namespace?.into(),
+        payload: payload?.into(),
+        path: path?,
+        issuers: issuers?,
+        integers: integers?,
+    }))
 }
 
 fn mtls(section: Section<'_>) -> Option<Source> {
-    let domain = section.required("trust_domain").and_then(|field| field.parse(TrustDomain::parse));
+    let domain = section.required("trust_domain", "td.example").and_then(|field| field.parse(TrustDomain::parse));
     section.finish();
     domain.map(Source::mtls)
 }
 
 fn header(section: Section<'_>) -> Option<Source> {
-    let name = section.required("name").and_then(|field| {
-        field.parse(|text| {
-            let token = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
-            let fits = !text.is_empty() && text.len() <= 128 && text.bytes().all(token);
-            if fits { Ok(Source::header(text)) } else { Err("a header's name is 1 to 128 of letters, digits and '-'") }
-        })
+    let name = section.required("name", "x-tenant").and_then(|field| header_name(&field));
+    let why = reason(&section);
+    let spiffe = |text: &str| match text.strip_prefix("spiffe://").is_some_and(|rest| rest.contains('/')) {
+        true => Ok(text.to_owned()),
+        false => Err("a principal is a SPIFFE ID, like spiffe://td.example/ns/istio-system/sa/gateway"),
+    };
+    let principals = section.optional("from_principals").map_or(Some(Vec::new()), |field| {
+        field.each("the list is empty: leave it out to believe every caller", |item| item.parse(spiffe))
     });
-    let why = section.required("trusted_because").and_then(|field| nonempty(&field).map(str::len));
     section.finish();
-    why.and(name)
+    why?;
+    Some(Source::header(&name?, &principals?))
 }
 
-fn texts(field: &Field<'_>) -> Option<Vec<String>> {
-    let items = field.list()?;
-    if items.is_empty() {
-        field.problem("the list is empty");
-        return None;
-    }
-    items.iter().map(|item| nonempty(item).map(str::to_owned)).collect()
+/// Why something that any client could write is believed all the same. Whoever reads the file later needs to know.
+fn reason(section: &Section<'_>) -> Option<()> {
+    let like = "\"the edge's auth filter overwrites it\"";
+    section.required("trusted_because", like).and_then(|field| field.nonempty()).map(|_| ())
 }
 
-fn nonempty<'n>(field: &Field<'n>) -> Option<&'n str> {
-    let text = field.text()?;
-    if text.is_empty() {
-        field.problem("the text is empty");
-        return None;
-    }
-    Some(text)
+fn header_name(field: &Field<'_>) -> Option<String> {
+    field.parse(|text| {
+        let token = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
+        let fits = !text.is_empty() && text.len() <= 128 && text.bytes().all(token);
+        if fits { Ok(text.to_ascii_lowercase()) } else { Err("a name is 1 to 128 of letters, digits and '-'") }
+    })
+}
+
+fn texts(field: &Field<'_>) -> Option<Vec<Box<str>>> {
+    field.each("the list is empty: name at least one", |item| item.nonempty().map(Into::into))
 }

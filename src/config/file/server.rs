@@ -2,20 +2,22 @@
 
 use std::net::SocketAddr;
 use std::os::unix::ffi::OsStringExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
-use super::store::store;
+use crate::config::duration::shown;
 use crate::config::reader::{Field, Section};
-use crate::config::{Fixed, Listen, UnixListen};
+use crate::config::{Fixed, Listen, StoreSettings, UnixListen};
 use crate::decision::key::Secret;
 use crate::decision::name::Prefix;
 
 const DEFAULT_LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 50051);
 const DEFAULT_ADMIN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 9180);
+/// What the system's address of a Unix socket holds, less the final NUL.
+const MOST_SOCKET_PATH: usize = 107;
 const DEFAULT_DRAIN: Duration = Duration::from_secs(5);
 
-pub fn fixed(file: &Section<'_>, prefix: Option<&Prefix>) -> Option<Fixed> {
+pub fn fixed(file: &Section<'_>, store: Option<StoreSettings>, prefix: Option<&Prefix>) -> Option<Fixed> {
     let server = file.optional("server").map(|field| field.section());
     let (listen, drain) = match server {
         None => (Some(Listen::Tcp(DEFAULT_LISTEN)), Some(DEFAULT_DRAIN)),
@@ -37,43 +39,58 @@ pub fn fixed(file: &Section<'_>, prefix: Option<&Prefix>) -> Option<Fixed> {
             admin
         }),
     };
-    let store = file.required("store").and_then(|field| store(&field));
+    if let (Some(Listen::Tcp(checks)), Some(admin)) = (&listen, admin)
+        && *checks == admin
+        && admin.port() != 0
+    {
+        file.problem(format!("server.listen and admin.listen are both {admin}: give one of them another port"));
+    }
     let key_prefix = prefix?.clone();
     Some(Fixed { listen: listen?, admin: admin?, drain: drain?, store: store?, key_prefix })
 }
 
 fn listen(section: &Section<'_>) -> Option<Listen> {
-    let mode = section.optional("socket_mode");
-    let group = section.optional("socket_group");
-    let Some(field) = section.optional("listen") else {
-        return Some(Listen::Tcp(DEFAULT_LISTEN));
-    };
-    let Some(path) = field.text()?.strip_prefix("unix:") else {
-        for field in [mode, group].into_iter().flatten() {
-            field.problem("is for a Unix socket, and server.listen is a TCP address");
-        }
-        let address = socket_address(&field)?;
-        if !address.ip().is_loopback() {
-            field.warning("whoever reaches this address can spend every limit: keep it to loopback or a Unix socket");
-        }
-        return Some(Listen::Tcp(address));
-    };
-    if !path.starts_with('/') {
-        field.problem("a Unix socket is unix: and an absolute path, like unix:/run/tallygate/authz.sock");
+    let listen = section.optional("listen");
+    let socket = [section.optional("socket_mode"), section.optional("socket_group")];
+    let Some(field) = listen else { return tcp(None, socket) };
+    match field.text()?.strip_prefix("unix:") {
+        Some(path) => unix(&field, path, socket),
+        None => tcp(Some(&field), socket),
+    }
+}
+
+fn tcp(field: Option<&Field<'_>>, socket: [Option<Field<'_>>; 2]) -> Option<Listen> {
+    for field in socket.into_iter().flatten() {
+        field.problem("is for a Unix socket, and server.listen is a TCP address: leave it out");
+    }
+    let address = field.map_or(Some(DEFAULT_LISTEN), socket_address)?;
+    if let Some(field) = field.filter(|_| !address.ip().is_loopback()) {
+        field.warning("whoever reaches this address can spend every limit: keep it to loopback or a Unix socket");
+    }
+    Some(Listen::Tcp(address))
+}
+
+fn unix(field: &Field<'_>, path: &str, [mode, group]: [Option<Field<'_>>; 2]) -> Option<Listen> {
+    if !path.starts_with('/') || path.len() > MOST_SOCKET_PATH {
+        field.problem(format!(
+            "a Unix socket is unix: and an absolute path of at most {MOST_SOCKET_PATH} bytes, like \
+             unix:/run/tallygate/authz.sock"
+        ));
         return None;
     }
+    let octal = |text: &str| {
+        let plain = (3..=4).contains(&text.len()) && text.bytes().all(|b| (b'0'..=b'7').contains(&b));
+        u32::from_str_radix(text, 8).ok().filter(|mode| plain && *mode <= 0o777)
+    };
     let mode = mode.map_or(Some(0o660), |field| {
-        field.parse(|text| match u32::from_str_radix(text, 8) {
-            Ok(mode) if mode <= 0o777 => Ok(mode),
-            _ => Err("a mode is three octal digits as a text, like \"0660\""),
-        })
+        field.parse(|text| octal(text).ok_or("a mode is three octal digits as a text, like \"0660\""))
     });
-    let group = group.map_or(Some(None), |field| match field.whole().map(u32::try_from)? {
-        Ok(group) => Some(Some(group)),
-        Err(_) => {
-            field.problem("a group is a numeric id");
-            None
+    let group = group.map_or(Some(None), |field| {
+        let id = if field.is_text() { None } else { u32::try_from(field.whole()?).ok() };
+        if id.is_none() {
+            field.problem("a group is a numeric id, up to 4294967295: look it up with: getent group NAME");
         }
+        id.map(Some)
     });
     Some(Listen::Unix(UnixListen { path: path.into(), mode: mode?, group: group? }))
 }
@@ -87,7 +104,6 @@ fn socket_address(field: &Field<'_>) -> Option<SocketAddr> {
 pub fn bounded(field: &Field<'_>, least: Duration, most: Duration) -> Option<Duration> {
     let duration = field.duration()?;
     if !(least..=most).contains(&duration) {
-        let shown = |d| humantime::format_duration(d).to_string().replace(' ', "");
         field.problem(format!("{} is not within {} to {}", shown(duration), shown(least), shown(most)));
         return None;
     }
@@ -102,12 +118,13 @@ pub fn secret(field: &Field<'_>) -> (Option<Secret>, Option<PathBuf>) {
         chosen
     });
     let Some((kind, field)) = chosen else { return (None, None) };
-    let Some(place) = field.text() else { return (None, None) };
+    let Some(place) = field.nonempty() else { return (None, None) };
     let (bytes, file) = match kind {
-        "secret_file" => (read_secret(Path::new(place)), Some(place.into())),
+        "secret_file" => (read_secret(place), Some(place.into())),
         _ => {
             let value = std::env::var_os(place).map(OsStringExt::into_vec);
-            (value.ok_or_else(|| format!("the environment variable {place} is not set")), None)
+            // Its name is not repeated: who writes the secret itself here should not find it in a log.
+            (value.ok_or_else(|| "this environment variable is not set".to_owned()), None)
         }
     };
     let secret = match bytes.map(Secret::read) {
@@ -124,16 +141,17 @@ pub fn secret(field: &Field<'_>) -> (Option<Secret>, Option<PathBuf>) {
     (secret, file)
 }
 
-fn read_secret(path: &Path) -> Result<Vec<u8>, String> {
+fn read_secret(path: &str) -> Result<Vec<u8>, String> {
     const MOST: u64 = 64 * 1024;
-    let shown: PathBuf = path.to_owned();
-    let explain = |error: std::io::Error| format!("{}: {error}", shown.display());
+    // Who writes the secret itself here should not find it in a log.
+    let shown = if path.contains(['/', '.']) { path } else { "the file" };
+    let explain = |error: std::io::Error| format!("{shown}: {error}");
     let about = std::fs::metadata(path).map_err(explain)?;
     if !about.is_file() {
-        return Err(format!("{} is not a file", path.display()));
+        return Err(format!("{shown} is not a file"));
     }
     if about.len() > MOST {
-        return Err(format!("{} has {} bytes: a secret has at most {MOST}", path.display(), about.len()));
+        return Err(format!("{shown} has {} bytes: a secret has at most {MOST}", about.len()));
     }
     std::fs::read(path).map_err(explain)
 }

@@ -1,6 +1,6 @@
 //! `store`: where counters live; for Redis where the nodes are, who we are to them, and how long we wait.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use super::server::bounded;
@@ -53,29 +53,29 @@ fn settings(field: &Field<'_>) -> Option<RedisSettings> {
     let database = section.optional("database").map_or(Some(0), |field| database(&field));
     section.finish();
     let (kind, field) = chosen?;
+    // Where one of these is wrong, a stand-in lets the rest be read and its problems be found.
+    let sound = credentials.is_some() && tls.is_some() && database.is_some() && connect.is_some() && command.is_some();
     let mut dialer = Dialer {
-        credentials: credentials?,
-        tls: tls?,
-        database: database?,
-        connect_timeout: connect?,
-        command_timeout: command?,
+        credentials: credentials.unwrap_or_default(),
+        tls: tls.flatten(),
+        database: database.unwrap_or_default(),
+        connect_timeout: connect.unwrap_or(DEFAULT_TIMEOUT),
+        command_timeout: command.unwrap_or(DEFAULT_TIMEOUT),
     };
     let topology = match kind {
         "url" => Topology::One(url(&field, &mut dialer)?),
         "sentinel" => sentinel(&field, &dialer)?,
         _ => cluster(&field, &dialer)?,
     };
-    let settings = RedisSettings { topology, dialer };
-    let missing = settings.files().into_iter().filter_map(|path| unreadable(&path));
-    missing.for_each(|problem| field.problem(problem));
-    Some(settings)
+    if !sound {
+        return None;
+    }
+    Some(RedisSettings { topology, dialer })
 }
 
 /// The address of a URL; who and what else it says goes to the dialer, unless settings beside it say it too.
 fn url(field: &Field<'_>, dialer: &mut Dialer) -> Option<Address> {
-    let text = field.text()?;
-    // The message never repeats the URL: it may hold a password.
-    let url = Url::parse(text).map_err(|error| field.problem(error)).ok()?;
+    let url = field.parse_unseen(Url::parse)?;
     let in_url = url.credentials != Credentials::default();
     if in_url && dialer.credentials != Credentials::default() {
         field.problem("user and password stand in the URL and beside it: write them in one place");
@@ -98,8 +98,8 @@ fn url(field: &Field<'_>, dialer: &mut Dialer) -> Option<Address> {
 
 fn sentinel(field: &Field<'_>, dialer: &Dialer) -> Option<Topology> {
     let section = field.section()?;
-    let master = section.required("master").and_then(|field| field.text());
-    let nodes = section.required("nodes").and_then(|field| nodes(&field));
+    let master = section.required("master", "mymaster").and_then(|field| field.nonempty());
+    let nodes = section.required("nodes", "[\"redis-0.example:6379\"]").and_then(|field| nodes(&field));
     let (credentials, tls) = (credentials(&section), tls(&section));
     section.finish();
     let theirs = Dialer { credentials: credentials?, tls: tls?, database: 0, ..dialer.clone() };
@@ -108,7 +108,7 @@ fn sentinel(field: &Field<'_>, dialer: &Dialer) -> Option<Topology> {
 
 fn cluster(field: &Field<'_>, dialer: &Dialer) -> Option<Topology> {
     let section = field.section()?;
-    let seeds = section.required("nodes").and_then(|field| nodes(&field));
+    let seeds = section.required("nodes", "[\"redis-0.example:6379\"]").and_then(|field| nodes(&field));
     section.finish();
     if dialer.database != 0 {
         field.problem("a Cluster has database 0 only");
@@ -122,7 +122,7 @@ fn nodes(field: &Field<'_>) -> Option<Vec<Address>> {
         field.problem(format!("a list of nodes has 1 to {MOST_NODES} entries"));
         return None;
     }
-    let read: Vec<_> = items.iter().map(|item| item.parse(Address::parse)).collect();
+    let read: Vec<_> = items.iter().map(|item| item.parse_unseen(Address::parse)).collect();
     read.into_iter().collect()
 }
 
@@ -136,15 +136,16 @@ fn database(field: &Field<'_>) -> Option<i64> {
 }
 
 fn credentials(section: &Section<'_>) -> Option<Credentials> {
-    let username = match section.optional("username") {
-        Some(field) => Some(field.text()?.to_owned()),
-        None => None,
-    };
-    let password = match section.optional("password_file") {
-        Some(field) => Some(Password::File(path(&field)?)),
-        None => None,
-    };
-    Some(Credentials { username, password })
+    let (user, file) = (section.optional("username"), section.optional("password_file"));
+    let username = user.map_or(Some(None), |field| {
+        let user = field.nonempty()?;
+        if file.is_none() {
+            field.problem("a user without a password is never sent: write a password_file beside it");
+        }
+        Some(Some(user.to_owned()))
+    });
+    let password = file.map_or(Some(None), |field| path(&field).map(|path| Some(Password::File(path))));
+    Some(Credentials { username: username?, password: password? })
 }
 
 fn tls(section: &Section<'_>) -> Option<Option<Tls>> {
@@ -152,29 +153,32 @@ fn tls(section: &Section<'_>) -> Option<Option<Tls>> {
     let section = field.section()?;
     let optional = |key| section.optional(key).map_or(Some(None), |field| path(&field).map(Some));
     let (ca, certificate, key) = (optional("ca_file"), optional("certificate_file"), optional("private_key_file"));
-    let server_name = section.optional("server_name").map_or(Some(None), |field| field.text().map(Some));
+    let server_name = section.optional("server_name").map_or(Some(None), |field| field.parse(server_name).map(Some));
     section.finish();
     let identity = match (certificate?, key?) {
         (Some(certificate), Some(key)) => Some((certificate, key)),
         (None, None) => None,
         _ => {
-            field.problem("certificate_file and private_key_file belong together");
+            field.problem("certificate_file and private_key_file belong together: write both, or none");
             return None;
         }
     };
-    Some(Some(Tls { ca_file: ca?, identity, server_name: server_name?.map(str::to_owned) }))
+    Some(Some(Tls { ca_file: ca?, identity, server_name: server_name? }))
 }
 
+fn server_name(text: &str) -> Result<String, &'static str> {
+    let allowed = |b: u8| b.is_ascii_alphanumeric() || b".-_:".contains(&b);
+    let fits = (1..=253).contains(&text.len()) && text.bytes().all(allowed);
+    if fits { Ok(text.to_owned()) } else { Err("a server's name is a host name or an IP address, without a port") }
+}
+
+/// A path whose file can be read: one that cannot would only be missed at the first connection.
 fn path(field: &Field<'_>) -> Option<PathBuf> {
-    let text = field.text()?;
-    if text.is_empty() {
-        field.problem("the path is empty");
-        return None;
+    let text = field.nonempty()?;
+    match std::fs::File::open(text).and_then(|file| file.metadata()) {
+        Ok(about) if about.is_dir() => field.problem(format!("{text} is a folder, wanted a file")),
+        Ok(_) => {}
+        Err(error) => field.problem(format!("{text}: {error}")),
     }
     Some(text.into())
-}
-
-/// A file that cannot be read now would only be missed at the first connection.
-fn unreadable(path: &Path) -> Option<String> {
-    std::fs::File::open(path).err().map(|error| format!("{}: {error}", path.display()))
 }

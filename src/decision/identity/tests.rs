@@ -1,7 +1,9 @@
 use std::collections::HashMap;
 
 use super::*;
-use crate::decision::attributes::{Headers, Metadata};
+use crate::decision::address::{AddressOrigin, AddressSource};
+use crate::decision::attributes::{Claim, Headers, Metadata};
+use crate::decision::spiffe::TrustDomain;
 
 /// Metadata as jwt_authn leaves it: values by their full path.
 struct Claims(Vec<(&'static [&'static str], Claim<'static>)>);
@@ -11,10 +13,24 @@ impl Metadata for Claims {
         let found = self.0.iter().find(|(at, _)| at[0] == namespace && at[1..] == *path);
         found.map(|(_, claim)| *claim)
     }
+
+    fn call(&self, key: &str) -> Option<&str> {
+        (key == "x-clientip").then_some("203.0.113.7")
+    }
 }
 
-fn jwt(claim: &str, issuers: &[&str]) -> Source {
-    Source::jwt("ns", "p", &[claim.to_owned()], &issuers.iter().map(|&i| i.to_owned()).collect::<Vec<_>>())
+fn claim(path: &[&str], issuers: &[&str], integers: bool) -> Source {
+    Source::jwt(JwtClaim {
+        namespace: "ns".into(),
+        payload: "p".into(),
+        path: path.iter().map(|&step| step.into()).collect(),
+        issuers: issuers.iter().map(|&issuer| issuer.into()).collect(),
+        integers,
+    })
+}
+
+fn jwt(name: &str, issuers: &[&str]) -> Source {
+    claim(&[name], issuers, false)
 }
 
 /// `kind|issuer|value` of the part, or the reason.
@@ -66,10 +82,10 @@ fn an_unlisted_issuer_or_a_missing_claim_lets_the_next_source_answer() {
 
 #[test]
 fn a_nested_claim_and_a_dotted_name_are_two_identities() {
-    let nested = Source::jwt("ns", "p", &["a".into(), "b".into()], &[]);
-    let dotted = Source::jwt("ns", "p", &["a/b".into()], &[]);
-    assert_ne!(nested.kind, dotted.kind);
-    assert_ne!(nested.kind, Source::jwt("ns", "p", &["a.b".into()], &[]).kind);
+    let nested = claim(&["a", "b"], &[], false);
+    let dotted = claim(&["a/b"], &[], false);
+    assert_ne!(nested.kind(), dotted.kind());
+    assert_ne!(nested.kind(), claim(&["a.b"], &[], false).kind());
 }
 
 #[test]
@@ -85,7 +101,7 @@ fn a_principal_counts_only_in_its_trust_domain() {
 fn a_trusted_header_is_refused_rather_than_guessed() {
     let with = |lines: Vec<(&'static str, &'static [u8])>| {
         ask(
-            vec![Source::header("X-User"), Source::route("tenant")],
+            vec![Source::header("X-User", &[]), Source::route("tenant")],
             move |request| request.headers = Headers { joined: None, lines },
             &Claims(vec![]),
         )
@@ -102,4 +118,79 @@ fn a_trusted_header_is_refused_rather_than_guessed() {
 fn without_any_source_the_part_is_absent() {
     assert_eq!(ask(vec![], |_| {}, &Claims(vec![])), "absent");
     assert_eq!(ask(vec![Source::address()], |_| {}, &Claims(vec![])), "absent");
+}
+
+// RL-16: exact integers only where the operator said so, and apart from texts.
+#[test]
+fn an_integer_claim_counts_by_an_explicit_setting_and_never_meets_a_text() {
+    let with = |value| ask(vec![claim(&["n"], &[], true)], |_| {}, &Claims(vec![(&["ns", "p", "n"], value)]));
+    assert_eq!(with(Claim::Number(1.0)), "jwt/n||\u{0}1");
+    assert_eq!(with(Claim::Text("1")), "jwt/n||1");
+    assert_eq!(with(Claim::Number(9_007_199_254_740_991.0)), "jwt/n||\u{0}9007199254740991");
+    for bad in [1.5, -1.0, 1e30, 9_007_199_254_740_992.0, f64::NAN, f64::INFINITY] {
+        assert_eq!(with(Claim::Number(bad)), "bad_claim", "{bad}");
+    }
+    assert_eq!(with(Claim::Text("\x001")), "bad_claim", "a text cannot pass for an integer");
+}
+
+#[test]
+fn a_header_of_named_principals_is_not_there_on_other_connections() {
+    let gateway = || vec![Source::header("x-user", &["spiffe://td/gateway".to_owned()]), Source::route("tenant")];
+    let with = |principal: &'static str| {
+        let adjust = move |request: &mut Attributes<'_>| {
+            request.principal = principal;
+            request.headers = Headers { joined: None, lines: vec![("x-user", b"ada")] };
+        };
+        ask(gateway(), adjust, &Claims(vec![]))
+    };
+    assert_eq!(with("spiffe://td/gateway"), "header/x-user||ada");
+    for other in ["", "spiffe://td/gateway2", "spiffe://td"] {
+        assert_eq!(with(other), "route/tenant||acme", "{other}");
+    }
+}
+
+/// The address that `origin` finds, as text, or the reason.
+fn address(origin: AddressOrigin, peer: Option<&str>, lines: Vec<(&'static str, &'static [u8])>) -> String {
+    let source = AddressSource { origin, ..Default::default() };
+    let route = HashMap::new();
+    let request = Attributes {
+        method: "GET",
+        host: "",
+        path: "/",
+        headers: Headers { joined: None, lines },
+        source: peer.map(|peer| peer.parse().unwrap()),
+        principal: "",
+        route: &route,
+        metadata: &Claims(vec![]),
+    };
+    match source.find(&request) {
+        Ok(bytes) => bytes[2..].iter().map(u8::to_string).collect::<Vec<_>>().join("."),
+        Err(missing) => missing.as_str().to_owned(),
+    }
+}
+
+#[test]
+fn the_address_is_the_peers_the_edges_or_what_envoy_wrote_into_the_call() {
+    assert_eq!(address(AddressOrigin::Peer, Some("10.0.0.9"), vec![]), "10.0.0.9");
+    assert_eq!(address(AddressOrigin::Peer, None, vec![]), "absent");
+    let edge = || AddressOrigin::Header("x-envoy-external-address".into());
+    assert_eq!(address(edge(), Some("10.0.0.9"), vec![("x-envoy-external-address", b"203.0.113.7")]), "203.0.113.7");
+    assert_eq!(address(edge(), Some("10.0.0.9"), vec![("x-envoy-external-address", b"unknown")]), "bad_address");
+    assert_eq!(address(edge(), Some("10.0.0.9"), vec![]), "absent");
+    assert_eq!(address(AddressOrigin::CallMetadata("x-clientip".into()), None, vec![]), "203.0.113.7");
+    assert_eq!(address(AddressOrigin::CallMetadata("other".into()), None, vec![]), "absent");
+}
+
+#[test]
+fn forwarded_addresses_count_from_the_right_and_only_from_trusted_proxies() {
+    let hops = |hops| AddressOrigin::Forwarded { trusted_peers: vec!["10.0.0.0/8".parse().unwrap()], hops };
+    let list = || vec![("x-forwarded-for", &b"9.9.9.9, 203.0.113.7"[..]), ("x-forwarded-for", b" 10.1.1.1:80")];
+    assert_eq!(address(hops(1), Some("10.0.0.9"), list()), "10.1.1.1");
+    assert_eq!(address(hops(2), Some("10.0.0.9"), list()), "203.0.113.7");
+    assert_eq!(address(hops(1), Some("198.51.100.1"), list()), "198.51.100.1", "a stranger speaks for itself");
+    assert_eq!(address(hops(1), Some("::ffff:10.0.0.9"), list()), "10.1.1.1");
+    assert_eq!(address(hops(4), Some("10.0.0.9"), list()), "bad_address", "shorter than the trusted hops");
+    assert_eq!(address(hops(1), Some("10.0.0.9"), vec![]), "absent");
+    assert_eq!(address(hops(1), Some("10.0.0.9"), vec![("x-forwarded-for", b"1.2.3.4, ")]), "bad_address");
+    assert_eq!(address(hops(1), Some("10.0.0.9"), vec![("x-forwarded-for", b"1.2.3.4, \xff")]), "bad_address");
 }

@@ -139,3 +139,26 @@ fn a_limit_that_is_off_counts_nothing_and_needs_nobody() {
     assert_eq!(plan.charges.iter().map(|c| (c.limit.name.as_str(), c.role)).collect::<Vec<_>>(), [("b", Role::Shadow)]);
     assert!(!plan.is_enforced());
 }
+
+// RL-17: strangers are counted by address, in a name space that meets nobody's else.
+#[test]
+fn strangers_can_be_counted_by_address_and_without_one_are_refused() {
+    let mut policy = policy(&[("a", 1, &[Part::Subject])]);
+    let mut other = fixtures::policy(&[("stranger", 1, &[Part::Address])]);
+    policy.on_unidentified = OnUnidentified::ByAddress(Box::new(other.limits.remove(0)));
+    let sources = sources();
+    let key = |address: Option<&str>| {
+        let route = fixtures::route(&[]);
+        let mut request = request(&route);
+        request.source = address.map(|address| address.parse().unwrap());
+        match policy.plan(&sources, &request) {
+            Ok(plan) => Ok((plan.charges[0].key.text.clone(), plan.stranger.is_some())),
+            Err(Unplanned::Unidentified(missing)) => Err(missing.part),
+            Err(_) => panic!("neither planned nor unidentified"),
+        }
+    };
+    let one = key(Some("203.0.113.7")).unwrap();
+    assert!(one.1);
+    assert_ne!(one, key(Some("203.0.113.8")).unwrap());
+    assert_eq!(key(None), Err(Part::Subject));
+}

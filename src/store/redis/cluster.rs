@@ -185,6 +185,13 @@ async fn newest_of(dialer: &Arc<Dialer>, addresses: Vec<Address>) -> Option<View
     View::newest(views)
 }
 
+/// The master that serves `key`, by the newest view that `seeds` lead to.
+pub async fn master_of(dialer: &Dialer, seeds: &[Address], key: &str) -> Option<Address> {
+    let (slot, view) = (slot_of(key), newest_of(&Arc::new(dialer.clone()), seeds.to_vec()).await?);
+    let serving = view.ranges.into_iter().find(|(first, last, _)| (*first..=*last).contains(&slot));
+    serving.map(|(_, _, address)| address)
+}
+
 /// The masters of the cluster that `seeds` lead to, and how many slots they serve.
 pub async fn masters(dialer: &Dialer, seeds: &[Address]) -> Option<(Vec<Address>, usize)> {
     let view = newest_of(&Arc::new(dialer.clone()), seeds.to_vec()).await?;

@@ -31,11 +31,19 @@ pub enum Topology {
 
 /// Why a text is not a Redis URL that this store can use. The message never repeats it: it may hold a password.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "a Redis URL is redis://HOST:PORT (rediss:// for TLS) or redis+unix:///PATH, perhaps with USER:PASSWORD@ before the \
-     host (percent-encoded) and /DB behind"
-)]
-pub struct BadUrl;
+pub enum BadUrl {
+    #[error(
+        "a Redis URL is redis://HOST:PORT (rediss:// for TLS) or redis+unix:///PATH, perhaps with USER:PASSWORD@ before \
+         the host (percent-encoded) and /DB behind"
+    )]
+    Form,
+    /// A password that holds one of these would be cut short there, and the rest be taken for a host.
+    #[error("a Redis URL holds no '#' and no '?', and one '@' at most: in a user or password write %23, %3F, %40")]
+    Unencoded,
+    /// Redis is told who we are only together with a password.
+    #[error("a user without a password is never sent: write USER:PASSWORD@, or :PASSWORD@ for a password alone")]
+    NoPassword,
+}
 
 /// Why a text is not HOST:PORT.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -52,16 +60,27 @@ pub struct Url {
 
 impl Url {
     pub fn parse(text: &str) -> Result<Self, BadUrl> {
-        let info = text.into_connection_info().map_err(|_| BadUrl)?;
+        const SCHEMES: [&str; 6] = ["redis", "rediss", "redis+unix", "valkey", "valkeys", "valkey+unix"];
+        if !text.split_once("://").is_some_and(|(scheme, _)| SCHEMES.contains(&scheme)) {
+            return Err(BadUrl::Form);
+        }
+        if text.contains(['#', '?']) || text.matches('@').count() > 1 {
+            return Err(BadUrl::Unencoded);
+        }
+        let info = text.into_connection_info().map_err(|_| BadUrl::Form)?;
         let (address, tls) = match info.addr() {
+            ConnectionAddr::Tcp(_, 0) | ConnectionAddr::TcpTls { port: 0, .. } => return Err(BadUrl::Form),
             ConnectionAddr::Tcp(host, port) => (Address::Tcp { host: host.clone(), port: *port }, false),
             ConnectionAddr::TcpTls { host, port, insecure: false, .. } => {
                 (Address::Tcp { host: host.clone(), port: *port }, true)
             }
             ConnectionAddr::Unix(path) => (Address::Unix(path.clone()), false),
-            _ => return Err(BadUrl),
+            _ => return Err(BadUrl::Form),
         };
         let redis = info.redis_settings();
+        if redis.username().is_some() && redis.password().is_none() {
+            return Err(BadUrl::NoPassword);
+        }
         let credentials = Credentials {
             username: redis.username().map(str::to_owned),
             password: redis.password().map(|password| Password::Text(password.to_owned())),
@@ -120,9 +139,20 @@ mod tests {
         assert_eq!((url.credentials.username.as_deref(), url.database, url.tls), (Some("tally"), 3, true));
         assert!(url.credentials.password == Some(Password::Text("p@ss/#%:word".into())));
         assert_eq!(Url::parse("redis+unix:///run/redis.sock").unwrap().address.to_string(), "unix:/run/redis.sock");
-        for bad in ["", "http://x", "redis://", "redis://h:99999", "rediss://h:1/#insecure", "localhost:6379"] {
-            assert!(Url::parse(bad).is_err(), "{bad}");
+        for bad in ["", "http://x", "redis://", "redis://h:99999", "redis://h:0", "unix:/x", "localhost:6379"] {
+            assert_eq!(Url::parse(bad).err(), Some(BadUrl::Form), "{bad}");
         }
+    }
+
+    // RL-32: `redis://:p@ss/#word@h` once led to the host `ss` with the password `p`, and a lone user to no AUTH at all.
+    #[test]
+    fn a_password_that_is_not_encoded_is_refused() {
+        for bad in ["redis://:p@ss/#%:word@h:1", "redis://:a?b@h:1", "redis://:a@b@h:1", "rediss://h:1/#insecure"] {
+            assert_eq!(Url::parse(bad).err(), Some(BadUrl::Unencoded), "{bad}");
+        }
+        assert_eq!(Url::parse("redis://:a/b@h:1").err(), Some(BadUrl::Form));
+        assert_eq!(Url::parse("redis://hunter2@h:1").err(), Some(BadUrl::NoPassword));
+        assert!(Url::parse("redis://:hunter2@h:1").is_ok());
     }
 
     #[test]

@@ -10,8 +10,9 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;
 
 use crate::decision::algorithm::Foreign;
+use crate::decision::identity::Missing;
 use crate::decision::limit::Mode;
-use crate::decision::policy::{Answer, Policy};
+use crate::decision::policy::{Answer, Policy, Unidentified};
 use crate::decision::verdict::{Decision, Verdict};
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -27,6 +28,13 @@ struct ForeignLabels {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct MissingLabels {
+    policy: Arc<str>,
+    part: &'static str,
+    reason: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct LimitLabels {
     policy: Arc<str>,
     limit: Arc<str>,
@@ -37,6 +45,8 @@ pub fn verdict_word(decision: &Decision<'_>) -> &'static str {
     let shadow = decision.mode() == Mode::Shadow;
     match (&decision.verdict, decision.fallback) {
         _ if decision.mode() == Mode::Off => "off",
+        (Verdict::Allowed(_), _) if decision.stranger.is_some() => "unidentified_allowed",
+        (Verdict::Denied(_), _) if decision.stranger.is_some() => "unidentified_denied",
         (Verdict::Allowed(_), None) if shadow => "shadow_allowed",
         (Verdict::Allowed(_), None) => "allowed",
         (Verdict::Allowed(_), Some(_)) => "open_allowed",
@@ -53,13 +63,15 @@ pub fn verdict_word(decision: &Decision<'_>) -> &'static str {
     }
 }
 
-const POLICY_WORDS: [&str; 11] = [
+const POLICY_WORDS: [&str; 13] = [
     "allowed",
     "denied",
     "open_allowed",
     "open_denied",
     "failed",
     "unidentified",
+    "unidentified_allowed",
+    "unidentified_denied",
     "shadow_allowed",
     "shadow_denied",
     "shadow_failed",
@@ -80,6 +92,7 @@ pub struct ByPolicy {
     verdicts: Family<VerdictLabels, Counter>,
     foreign: Family<ForeignLabels, Counter>,
     shadow_denied: Family<LimitLabels, Counter>,
+    missing: Family<MissingLabels, Counter>,
     in_use: ArcSwap<HashMap<Arc<str>, Counters>>,
     /// Where no policy was reached.
     no_policy: [Counter; NO_POLICY_WORDS.len()],
@@ -94,8 +107,10 @@ impl ByPolicy {
         let shadow_denied = Family::default();
         let help = "Requests that passed and that a shadow limit would have refused";
         registry.register("shadow_limit_denied", help, shadow_denied.clone());
+        let missing = Family::default();
+        registry.register("unidentified", "Requests without a part that their policy counts by", missing.clone());
         let no_policy = NO_POLICY_WORDS.map(|verdict| counter(&verdicts, VerdictLabels { policy: "".into(), verdict }));
-        Self { verdicts, foreign, shadow_denied, in_use: ArcSwap::default(), no_policy }
+        Self { verdicts, foreign, shadow_denied, missing, in_use: ArcSwap::default(), no_policy }
     }
 
     /// Makes the series of each policy, so that each is there, at zero, before its first request; those of policies that
@@ -110,6 +125,10 @@ impl ByPolicy {
             if kept.is_none() {
                 for verdict in POLICY_WORDS {
                     self.verdicts.remove(&VerdictLabels { policy: Arc::clone(name), verdict });
+                }
+                for (part, reason) in Missing::all() {
+                    let (part, reason) = (part.as_str(), reason.as_str());
+                    self.missing.remove(&MissingLabels { policy: Arc::clone(name), part, reason });
                 }
                 for reason in Foreign::ALL {
                     self.foreign.remove(&ForeignLabels { policy: Arc::clone(name), reason: reason.as_str() });
@@ -134,6 +153,11 @@ impl ByPolicy {
             let labels = LimitLabels { policy: Arc::clone(&name), limit: Arc::clone(&limit) };
             (limit, counter(&self.shadow_denied, labels))
         });
+        // Parts and reasons are closed sets: the series are there from the start, and no request can add one.
+        for (part, reason) in Missing::all().filter(|(part, _)| policy.counts_by(*part)) {
+            let labels = MissingLabels { policy: Arc::clone(&name), part: part.as_str(), reason: reason.as_str() };
+            counter(&self.missing, labels);
+        }
         Counters { verdicts, foreign, shadow_denied: shadow.collect() }
     }
 
@@ -154,6 +178,17 @@ impl ByPolicy {
             if let Some((_, counter)) = counters.shadow_denied.iter().find(|(name, _)| **name == *limit.name.as_str()) {
                 counter.inc();
             }
+        }
+    }
+
+    pub fn unidentified(&self, policy: &Policy, missing: Unidentified) {
+        if let Some((name, _)) = self.in_use.load().get_key_value(policy.name.as_str()) {
+            let labels = MissingLabels {
+                policy: Arc::clone(name),
+                part: missing.part.as_str(),
+                reason: missing.missing.as_str(),
+            };
+            counter(&self.missing, labels).inc();
         }
     }
 

@@ -3,6 +3,7 @@
 use std::fmt::Display;
 use std::time::Duration;
 
+use crate::config::duration::shown;
 use crate::config::reader::{Field, Section};
 use crate::decision::algorithm::{Algorithm, HARD_MAX_LIMIT, HARD_MAX_WINDOW_MS};
 use crate::decision::fixed_window::FixedWindow;
@@ -44,7 +45,7 @@ pub fn rails(field: Option<Field<'_>>) -> Rails {
         && let Some(window) = field.duration()
     {
         if window.is_zero() || window > Duration::from_millis(HARD_MAX_WINDOW_MS) {
-            field.problem("can be 1ms to 366days");
+            field.problem("can be 1ms to 366d");
         }
         rails.max_window = window;
     }
@@ -89,7 +90,7 @@ pub fn with_numbers(of: &Algorithm, field: &Field<'_>, section: &Section<'_>, ra
         Some(field) => bounded_count(&field, most, rail),
         None => Some(current),
     };
-    let limit = |most, rail| section.required("limit").and_then(|field| bounded_count(&field, most, rail));
+    let limit = |most, rail| section.required("limit", "100").and_then(|field| bounded_count(&field, most, rail));
     match of {
         Algorithm::TokenBucket(rule) => {
             let rate = optional("rate", rule.rate(), rails.max_limit, "max_limit");
@@ -111,12 +112,33 @@ pub fn with_numbers(of: &Algorithm, field: &Field<'_>, section: &Section<'_>, ra
     }
 }
 
+/// One share of `replicas`, at least 1. Smaller numbers make a rule wherever larger ones did, but for a bucket that would fill
+/// too slowly: that keeps its rate.
+pub fn shared_by(of: &Algorithm, replicas: u64) -> Algorithm {
+    let share = |number: u64| (number / replicas).max(1);
+    let smaller = match of {
+        Algorithm::FixedWindow(rule) => {
+            FixedWindow::try_new(share(rule.limit()), rule.window_ms()).map(Algorithm::FixedWindow).ok()
+        }
+        Algorithm::SlidingWindow(rule) => {
+            SlidingWindow::try_new(share(rule.limit()), rule.window_ms()).map(Algorithm::SlidingWindow).ok()
+        }
+        Algorithm::SlidingLog(rule) => {
+            SlidingLog::try_new(share(rule.limit()), rule.window_ms()).map(Algorithm::SlidingLog).ok()
+        }
+        Algorithm::TokenBucket(rule) => TokenBucket::try_new(share(rule.rate()), rule.per_ms(), share(rule.burst()))
+            .map(Algorithm::TokenBucket)
+            .ok(),
+    };
+    smaller.unwrap_or(*of)
+}
+
 fn sound<T, E: Display>(field: &Field<'_>, rule: Result<T, E>) -> Option<T> {
     rule.map_err(|error| field.problem(error)).ok()
 }
 
 fn count(section: &Section<'_>, key: &'static str, most: u64, rail: &str) -> Option<u64> {
-    bounded_count(&section.required(key)?, most, rail)
+    bounded_count(&section.required(key, "100")?, most, rail)
 }
 
 fn bounded_count(field: &Field<'_>, most: u64, rail: &str) -> Option<u64> {
@@ -135,15 +157,15 @@ fn bounded_count(field: &Field<'_>, most: u64, rail: &str) -> Option<u64> {
 }
 
 fn period(section: &Section<'_>, key: &'static str, rails: Rails) -> Option<u64> {
-    let field = section.required(key)?;
+    let field = section.required(key, "1m")?;
     let period = field.duration()?;
-    if period.subsec_nanos() % 1_000_000 != 0 || period.is_zero() {
-        field.problem("must be whole milliseconds, at least 1ms");
+    if period.is_zero() {
+        field.problem("must be at least 1ms");
         return None;
     }
     if period > rails.max_window {
-        let most = humantime::format_duration(rails.max_window);
-        field.problem(format!("is longer than {most}: if it is meant, raise guard_rails.max_window (at most 366days)"));
+        let most = shown(rails.max_window);
+        field.problem(format!("is longer than {most}: if it is meant, raise guard_rails.max_window (at most 366d)"));
         return None;
     }
     u64::try_from(period.as_millis()).ok()

@@ -19,6 +19,10 @@ pub fn matcher(field: &Field<'_>) -> Option<Matcher> {
 }
 
 fn path(field: &Field<'_>) -> Option<PathPattern> {
+    if field.is_text() {
+        field.problem("say how it is compared: { prefix: ... }, { exact: ... } or { template: ... }");
+        return None;
+    }
     let section = field.section()?;
     let chosen = section.one_of(&["prefix", "exact", "template"]);
     section.finish();
@@ -31,16 +35,11 @@ fn path(field: &Field<'_>) -> Option<PathPattern> {
 }
 
 fn methods(field: &Field<'_>) -> Option<Vec<String>> {
-    let items = field.list()?;
-    if items.is_empty() {
-        field.problem("no method: leave methods out to take every one");
-        return None;
-    }
     let method = |text: &str| {
         let upper = !text.is_empty() && text.bytes().all(|b| b.is_ascii_uppercase() || b == b'-');
         if upper { Ok(text.to_owned()) } else { Err("a method is upper-case letters, like GET") }
     };
-    items.iter().map(|item| item.parse(method)).collect()
+    field.each("no method: leave methods out to take every one", |item| item.parse(method))
 }
 
 fn route(field: &Field<'_>) -> Option<Vec<(String, String)>> {
@@ -49,5 +48,6 @@ fn route(field: &Field<'_>) -> Option<Vec<(String, String)>> {
         field.problem("no key: leave route out to take every one");
         return None;
     }
-    pairs.into_iter().map(|(key, value)| Some((key.to_owned(), value.text()?.to_owned()))).collect()
+    let read: Vec<_> = pairs.into_iter().map(|(key, value)| Some((key.to_owned(), value.text()?.to_owned()))).collect();
+    read.into_iter().collect()
 }

@@ -1,0 +1,184 @@
+//! `tallygate key`, `peek`, `reset`: the keys of a tenant and a subject, what they hold, and their removal.
+
+use std::net::IpAddr;
+use std::process::ExitCode;
+
+use clap::Args;
+
+use super::{ConfigFile, exit, runtime};
+use crate::config::{Config, StoreSettings};
+use crate::decision::address::identity_bytes;
+use crate::decision::identity::{Evidence, Part};
+use crate::decision::policy::Policy;
+use crate::store::redis::operator::{Held, peek, reset};
+use crate::store::redis::settings::RedisSettings;
+
+#[derive(Args)]
+pub struct Arguments {
+    #[command(flatten)]
+    config: ConfigFile,
+    /// A key as the log prints it, in place of the options below
+    #[arg(long, conflicts_with_all = ["policy", "limit", "tenant", "subject", "address"])]
+    key: Option<String>,
+    /// The policy
+    #[arg(long)]
+    policy: Option<String>,
+    /// The limit; needed for one that does not count by subject
+    #[arg(long)]
+    limit: Option<String>,
+    /// The tenant with its evidence, like jwt/tid=acme or route/tenant=acme
+    #[arg(long, value_name = "SOURCE=VALUE", value_parser = evidence)]
+    tenant: Option<(String, String)>,
+    /// The issuer of the tenant's token
+    #[arg(long, default_value = "")]
+    tenant_issuer: String,
+    /// The subject with its evidence, like jwt/sub=ada or mtls=spiffe://td.example/a
+    #[arg(long, value_name = "SOURCE=VALUE", value_parser = evidence)]
+    subject: Option<(String, String)>,
+    /// The issuer of the subject's token
+    #[arg(long, default_value = "")]
+    subject_issuer: String,
+    /// The client's address, for limits per address
+    #[arg(long)]
+    address: Option<IpAddr>,
+}
+
+fn evidence(text: &str) -> Result<(String, String), String> {
+    let (source, value) = text.split_once('=').ok_or("write it as SOURCE=VALUE, like jwt/sub=ada")?;
+    Ok((source.to_owned(), value.to_owned()))
+}
+
+/// What to do with the keys.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Verb {
+    Print,
+    Peek,
+    Reset,
+}
+
+pub fn run(arguments: &Arguments, verb: Verb) -> ExitCode {
+    let config = match arguments.config.load() {
+        Ok(config) => config,
+        Err(code) => return code,
+    };
+    let keys = match keys(arguments, &config) {
+        Ok(keys) => keys,
+        Err(error) => {
+            eprintln!("{error}");
+            return ExitCode::from(exit::USAGE);
+        }
+    };
+    if verb == Verb::Print {
+        keys.iter().for_each(|key| println!("{key}"));
+        return ExitCode::SUCCESS;
+    }
+    let StoreSettings::Redis(settings) = &config.fixed.store else {
+        eprintln!("the embedded store lives in the running process: only a restart empties it");
+        return ExitCode::from(exit::USAGE);
+    };
+    let runtime = match runtime() {
+        Ok(runtime) => runtime,
+        Err(code) => return code,
+    };
+    match runtime.block_on(act(settings, &keys, verb)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::from(exit::UNAVAILABLE)
+        }
+    }
+}
+
+async fn act(settings: &RedisSettings, keys: &[String], verb: Verb) -> Result<(), crate::store::StoreError> {
+    for key in keys {
+        if verb == Verb::Reset {
+            let was_there = reset(settings, key).await?;
+            println!("{key}: {}", if was_there { "removed" } else { "was not there" });
+        } else {
+            println!("{key}: {}", show(&peek(settings, key).await?));
+        }
+    }
+    Ok(())
+}
+
+/// What a key holds, in words.
+pub fn show(held: &Held) -> String {
+    let until = |expires_in: &Option<std::time::Duration>| match expires_in {
+        Some(left) => format!("expires in {:.1} s", left.as_secs_f64()),
+        None => "has no expiry, which Tallygate never writes".to_owned(),
+    };
+    match held {
+        Held::Nothing => "nothing".to_owned(),
+        Held::Text { value, expires_in } => format!("{value:?}, {}", until(expires_in)),
+        Held::Units { count, expires_in } => format!("a log of {count} units, {}", until(expires_in)),
+        Held::Foreign { kind, expires_in } => {
+            format!("a {kind}, which Tallygate never writes; it {}", until(expires_in))
+        }
+    }
+}
+
+fn keys(arguments: &Arguments, config: &Config) -> Result<Vec<String>, String> {
+    if let Some(key) = &arguments.key {
+        return Ok(vec![key.clone()]);
+    }
+    let names = || config.rules.policies.iter().map(|policy| policy.name.as_str()).collect::<Vec<_>>().join(", ");
+    let wanted = arguments.policy.as_deref().ok_or_else(|| format!("say --policy (one of {}) or --key", names()))?;
+    let policy = config.rules.policies.iter().find(|policy| policy.name.as_str() == wanted);
+    let policy = policy.ok_or_else(|| format!("there is no policy {wanted}: there are {}", names()))?;
+    for (part, given) in [(Part::Tenant, &arguments.tenant), (Part::Subject, &arguments.subject)] {
+        known_source(config, part, given.as_ref())?;
+    }
+    let proof = |given: &Option<(String, String)>| given.clone().unwrap_or_default();
+    let (tenant, subject) = (proof(&arguments.tenant), proof(&arguments.subject));
+    let evidence = |part| match part {
+        Part::Tenant => arguments.tenant.as_ref().map(|_| text_evidence(&tenant, &arguments.tenant_issuer)),
+        Part::Subject => arguments.subject.as_ref().map(|_| text_evidence(&subject, &arguments.subject_issuer)),
+        Part::Address => arguments.address.map(|address| {
+            let value = identity_bytes(address, config.rules.identity.address.ipv6_prefix);
+            Evidence { kind: "address", issuer: "", value: value.into() }
+        }),
+    };
+    let found = [Part::Tenant, Part::Subject, Part::Address].map(evidence);
+    let keys = policy.keys(|part| found[part as usize].as_ref());
+    let mut chosen = Vec::new();
+    for place in chosen_limits(policy, arguments.limit.as_deref())? {
+        match &keys[place] {
+            Ok(key) => chosen.push(key.text.clone()),
+            Err(part) => return Err(format!("this needs --{}", part.as_str())),
+        }
+    }
+    Ok(chosen)
+}
+
+fn text_evidence<'a>((kind, value): &'a (String, String), issuer: &'a str) -> Evidence<'a> {
+    Evidence { kind, issuer, value: value.as_bytes().into() }
+}
+
+/// A source that the configuration does not have would only name a key that nobody uses.
+fn known_source(config: &Config, part: Part, given: Option<&(String, String)>) -> Result<(), String> {
+    let sources = if part == Part::Tenant { &config.rules.identity.tenant } else { &config.rules.identity.subject };
+    match given {
+        Some((kind, _)) if !sources.iter().any(|source| source.kind() == kind) => {
+            let kinds: Vec<_> = sources.iter().map(|source| source.kind()).collect();
+            Err(format!("{kind} is no source of identity.{}: it has {}", part.as_str(), kinds.join(", ")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Without a name: the limits that count by subject, since the others are shared with other subjects.
+fn chosen_limits(policy: &Policy, name: Option<&str>) -> Result<Vec<usize>, String> {
+    let places = policy.limits.iter().enumerate();
+    let chosen: Vec<usize> = match name {
+        Some(name) => places.filter(|(_, limit)| limit.name.as_str() == name).map(|(place, _)| place).collect(),
+        None => places.filter(|(_, limit)| limit.per.contains(&Part::Subject)).map(|(place, _)| place).collect(),
+    };
+    if chosen.is_empty() {
+        let names: Vec<_> = policy.limits.iter().map(|limit| limit.name.as_str()).collect();
+        return Err(format!(
+            "say --limit: one of {} (a limit that is not per subject is shared, so it is never chosen silently)",
+            names.join(", ")
+        ));
+    }
+    Ok(chosen)
+}

@@ -1,0 +1,130 @@
+//! `explain`, `key`, `peek` and `reset`: an operator sees which keys a person has, what they hold, and removes just these.
+
+use std::fs;
+
+use tempfile::TempDir;
+
+use crate::support::answer::Outcome;
+use crate::support::check::Check;
+use crate::support::cli;
+use crate::support::keys;
+use crate::support::redis::RedisServer;
+use crate::support::setup::Setup;
+use crate::support::sidecar::write_files;
+
+const TWO_LIMITS: &str = "
+  - name: plans
+    version: 1
+    match: { path: { prefix: /plans } }
+    limits:
+      - { name: each, per: [tenant, subject], fixed_window: { limit: 2, window: 60s } }
+      - { name: all, per: [tenant], sliding_window: { limit: 9, window: 60s } }
+    on_failure: closed";
+
+struct Tool {
+    _folder: TempDir,
+    config: String,
+}
+
+impl Tool {
+    fn with(setup: &Setup) -> Self {
+        let folder = TempDir::with_prefix("tallygate-tool-").unwrap();
+        let config = write_files(&folder, setup).to_str().unwrap().to_owned();
+        Self { _folder: folder, config }
+    }
+
+    /// Exit code, standard output and standard error.
+    fn run(&self, command: &str, arguments: &[&str]) -> (i32, String, String) {
+        let output = cli::command(&[&[command, "--config", &self.config], arguments].concat()).output().unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
+    }
+}
+
+const ADA: [&str; 6] = ["--policy", "orders", "--tenant", "route/tenant=acme", "--subject", "route/subject=ada"];
+
+#[test]
+fn an_operator_finds_sees_and_removes_just_the_keys_of_one_person() {
+    let redis = RedisServer::start();
+    let setup = Setup::redis(redis.port()).policy("orders", 1, "60s", "closed").policies(TWO_LIMITS);
+    let (sidecar, tool) = (setup.start(), Tool::with(&setup));
+    let client = sidecar.client();
+    for subject in ["ada", "eve"] {
+        assert_eq!(client.check(&Check::of(subject)).outcome(), Outcome::Allowed);
+    }
+    let key = keys::orders("ada");
+    assert_eq!(tool.run("key", &ADA), (0, format!("{key}\n"), String::new()));
+    let (code, seen, _) = tool.run("peek", &ADA);
+    assert!(code == 0 && seen.starts_with(&format!("{key}: \"1\", expires in ")), "{seen}");
+    assert_eq!(tool.run("reset", &["--key", &key]), (0, format!("{key}: removed\n"), String::new()));
+    assert_eq!(tool.run("reset", &ADA), (0, format!("{key}: was not there\n"), String::new()));
+    assert_eq!(client.check(&Check::of("ada")).outcome(), Outcome::Allowed, "a fresh counter");
+    assert_eq!(client.check(&Check::of("eve")).outcome(), Outcome::Limited, "nobody else is touched");
+}
+
+#[test]
+fn a_limit_that_others_share_is_never_chosen_silently() {
+    let redis = RedisServer::start();
+    let tool = Tool::with(&Setup::redis(redis.port()).policies(TWO_LIMITS));
+    let plans = ["--policy", "plans", "--tenant", "route/tenant=acme", "--subject", "route/subject=ada"];
+    let (code, own, _) = tool.run("key", &plans);
+    assert_eq!((code, own.lines().count()), (0, 1));
+    assert!(own.contains("}:each:"), "{own}");
+    let (_, shared, _) = tool.run("key", &[&plans[..], &["--limit", "all"]].concat());
+    assert!(shared.contains("}:all:"), "{shared}");
+    for (arguments, said) in [
+        (&["--policy", "none"][..], "there is no policy none: there are plans"),
+        (&["--policy", "plans", "--tenant", "jwt/tid=acme"], "is no source of identity.tenant: it has route/tenant"),
+        (&["--policy", "plans", "--tenant", "route/tenant=acme"], "this needs --subject"),
+        (&["--policy", "plans", "--limit", "none"], "say --limit: one of each, all"),
+        (&[], "say --policy (one of plans) or --key"),
+    ] {
+        let (code, _, error) = tool.run("key", arguments);
+        assert!(code == 64 && error.contains(said), "{arguments:?}: {code} {error}");
+    }
+}
+
+#[test]
+fn explain_says_which_policy_which_sources_and_which_keys_and_what_they_hold() {
+    let redis = RedisServer::start();
+    let setup = Setup::redis(redis.port()).policy("orders", 3, "60s", "closed").policies(TWO_LIMITS);
+    let (sidecar, tool) = (setup.start(), Tool::with(&setup));
+    assert_eq!(sidecar.client().check(&Check::of("ada")).outcome(), Outcome::Allowed);
+    let request = ["--path", "//orders", "--route", "tenant=acme", "--route", "subject=ada"];
+    let (code, said, _) = tool.run("explain", &[&request[..], &["--store"]].concat());
+    assert_eq!(code, 0, "{said}");
+    for wanted in [
+        "policy   orders v1: yes (enforce)",
+        "tenant   route/tenant: yields",
+        "limit    only: 3 every 1m per tenant and subject",
+        &format!("key {}", keys::orders("ada")),
+        "store    \"1\", expires in ",
+    ] {
+        assert!(said.contains(wanted), "{wanted} in {said}");
+    }
+    let (_, said, _) = tool.run("explain", &["--path", "/plans", "--route", "tenant=acme"]);
+    for wanted in [
+        "policy   orders: no, its path is another",
+        "subject  route/subject: absent",
+        "unidentified: the subject is absent",
+    ] {
+        assert!(said.contains(wanted), "{wanted} in {said}");
+    }
+    let (_, said, _) = tool.run("explain", &["--path", "/orders%2f1"]);
+    assert!(said.contains("denied (403): the path can be read in two ways"), "{said}");
+}
+
+#[test]
+fn explain_reads_the_request_that_envoy_sent_and_needs_no_redis() {
+    let tool = Tool::with(&Setup::redis(9).policy("orders", 3, "60s", "closed"));
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("request.json");
+    fs::write(
+        &file,
+        r#"{"attributes": {"request": {"http": {"method": "GET", "path": "/orders"}},
+            "contextExtensions": {"tenant": "acme", "subject": "ada"}}}"#,
+    )
+    .unwrap();
+    let (code, said, _) = tool.run("explain", &["--request", file.to_str().unwrap()]);
+    assert!(code == 0 && said.contains(&keys::orders("ada")), "{code} {said}");
+}
