@@ -55,6 +55,7 @@ mod suite {
     mod probe;
     mod redis_auth;
     mod redis_errors;
+    mod redis_tls;
     mod refusals;
     mod reload;
     mod replies;
