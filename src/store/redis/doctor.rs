@@ -9,7 +9,7 @@ use redis::Value;
 use redis::aio::MultiplexedConnection;
 use tokio::sync::Notify;
 
-use super::cluster::masters;
+use super::cluster::view_of;
 use super::connection::ask;
 use super::dial::Dialer;
 use super::self_test;
@@ -76,12 +76,12 @@ pub async fn examine(settings: &RedisSettings, prefix: &str) -> Vec<Finding> {
         }
         Topology::Cluster { seeds } => {
             report.place = "cluster".to_owned();
-            match masters(dialer, seeds).await {
-                Some((nodes, slots)) => {
-                    whole(&mut report, nodes.len(), slots);
-                    nodes
+            match view_of(dialer, seeds).await {
+                Ok(view) => {
+                    whole(&mut report, view.masters().len(), view.slots());
+                    view.masters()
                 }
-                None => {
+                Err(_) => {
                     report.add(
                         Severity::Problem,
                         "no configured node says who serves which slots",
