@@ -61,7 +61,7 @@ impl Bench {
 
 fn setup(redis: &RedisServer, policy: &Policy) -> Setup {
     let rails = "guard_rails: { max_limit: 1000000000, max_log_limit: 1000000000 }";
-    Setup::redis(redis.port()).with(policy).more(rails)
+    Setup::patient(redis.port()).with(policy).more(rails)
 }
 
 fn left(outcome: Outcome, remaining: &str) -> (Outcome, String) {

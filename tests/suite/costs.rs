@@ -13,7 +13,7 @@ const FROM_ROUTE: &str = "cost: { route: cost, default: 2, max: 9 }";
 
 fn start(policy: &Policy) -> (RedisServer, Sidecar) {
     let redis = RedisServer::start();
-    let sidecar = Setup::redis(redis.port()).with(policy).start();
+    let sidecar = Setup::patient(redis.port()).with(policy).start();
     redis.away_from_edge(HOUR_MS, A_TEST_MS);
     (redis, sidecar)
 }

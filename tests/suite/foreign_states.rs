@@ -31,7 +31,7 @@ impl Bench {
 
     fn start_with(algorithm: &'static str, window_ms: u64) -> Self {
         let (redis, rule) = (RedisServer::start(), Rule::new(algorithm, LIMIT, window_ms));
-        let sidecar = Setup::redis(redis.port()).with(&Policy::only(algorithm, &rule.yaml)).start();
+        let sidecar = Setup::patient(redis.port()).with(&Policy::only(algorithm, &rule.yaml)).start();
         Self { redis, sidecar, rule }
     }
 

@@ -13,7 +13,7 @@ const A_TEST_MS: u64 = 20_000;
 
 fn start(policy: &Policy) -> (RedisServer, Sidecar) {
     let redis = RedisServer::start();
-    let sidecar = Setup::redis(redis.port()).with(policy).start();
+    let sidecar = Setup::patient(redis.port()).with(policy).start();
     (redis, sidecar)
 }
 
@@ -126,7 +126,7 @@ fn a_shadow_policy_fails_nobody() {
 fn a_policy_that_is_off_counts_nothing_and_ends_the_search() {
     let redis = RedisServer::start();
     let off = Policy::only("orders", "fixed_window: { limit: 1, window: 1h }").more("mode: off");
-    let setup = Setup::redis(redis.port()).with(&off).more("unmatched: deny");
+    let setup = Setup::patient(redis.port()).with(&off).more("unmatched: deny");
     let sidecar = setup.start();
     let asked = || ["cmdstat_eval", "cmdstat_evalsha"].map(|command| redis.info("commandstats", command));
     // A sidecar asks what it may send before it uses a connection.

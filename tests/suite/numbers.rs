@@ -31,7 +31,7 @@ fn burst(cost: u64) -> u64 {
 fn start(policies: &[Policy]) -> (RedisServer, Sidecar) {
     let redis = RedisServer::start();
     let rails = "guard_rails: { max_window: 8784h, max_limit: 1000000000 }";
-    let setup = policies.iter().fold(Setup::redis(redis.port()), Setup::with).more(rails);
+    let setup = policies.iter().fold(Setup::patient(redis.port()), Setup::with).more(rails);
     let sidecar = setup.start();
     (redis, sidecar)
 }

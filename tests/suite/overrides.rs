@@ -22,7 +22,7 @@ fn only(rule: &Rule) -> Policy {
 
 fn start(policy: &Policy) -> (RedisServer, Sidecar) {
     let redis = RedisServer::start();
-    let sidecar = Setup::redis(redis.port()).with(policy).start();
+    let sidecar = Setup::patient(redis.port()).with(policy).start();
     redis.away_from_edge(HOUR_MS, A_TEST_MS);
     (redis, sidecar)
 }
@@ -119,7 +119,7 @@ fn an_override_is_for_the_tenant_of_its_source_and_issuer() {
       - { tenant: { value: acme, source: jwt/tid }, set: { limit: 4 } }
       - { tenant: { value: acme, source: route/tenant }, set: { limit: 0 } }";
     let policy = Policy::only("orders", "fixed_window: { limit: 2, window: 1h }").more(overrides);
-    let sidecar = Setup::redis(redis.port()).identity(identity).with(&policy).start();
+    let sidecar = Setup::patient(redis.port()).identity(identity).with(&policy).start();
     let nobody = Check::get("/orders").route("subject", "ada");
     let token = |issuer: &str, tenant: &str| nobody.clone().claim("iss", issuer).claim("tid", tenant);
     assert_eq!(passing(&sidecar, &token("https://a.example", "acme")), 6);
@@ -137,7 +137,7 @@ fn a_reload_gives_and_takes_an_override_on_a_live_key() {
         let (redis, sidecar) = start(&only(&rule));
         let scope = Scope { policy: "orders", version: 1, shape: &rule.shape };
         let (ada, key) = (of("acme"), keys::lone(scope, &acme("ada")));
-        let reload = |set: &str| sidecar.reload(&Setup::redis(redis.port()).with(&acme_has(only(&rule), set)));
+        let reload = |set: &str| sidecar.reload(&Setup::patient(redis.port()).with(&acme_has(only(&rule), set)));
         assert_eq!(count(&sidecar.client().check_times(&ada, 6), Outcome::Allowed), 6, "{name}");
         let before = (redis.snapshot(&key), redis.changes());
 
@@ -155,7 +155,7 @@ fn a_reload_gives_and_takes_an_override_on_a_live_key() {
         reload(&format!("{{ {}: 8 }}", number_of(&rule)));
         // A bucket holds what is left, 4 of it; the others what was taken, 6 of 8.
         assert_eq!(passing(&sidecar, &ada), if name == "token-bucket" { 4 } else { 2 }, "{name}");
-        sidecar.reload(&Setup::redis(redis.port()).with(&only(&rule)));
+        sidecar.reload(&Setup::patient(redis.port()).with(&only(&rule)));
         assert_eq!(passing(&sidecar, &ada), if name == "token-bucket" { 0 } else { 2 }, "{name}: 10 again");
         assert_eq!(redis.keys(), std::slice::from_ref(&key), "{name}: one key all along");
     }

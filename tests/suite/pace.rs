@@ -15,7 +15,7 @@ use crate::support::wait::wait_for;
 
 fn start(rule: &str) -> (RedisServer, Sidecar) {
     let redis = RedisServer::start();
-    let sidecar = Setup::redis(redis.port()).with(&Policy::only("orders", rule)).start();
+    let sidecar = Setup::patient(redis.port()).with(&Policy::only("orders", rule)).start();
     (redis, sidecar)
 }
 

@@ -41,7 +41,7 @@ fn refused(client: &Client, check: &Check) -> Answer {
 fn a_client_that_waits_as_long_as_it_is_told_is_allowed() {
     let redis = RedisServer::start();
     let policy = |rule: &Rule, ms: u64| Policy::only(&format!("{}-{ms}", rule.name), &rule.yaml);
-    let setup = rules().fold(Setup::redis(redis.port()), |setup, (rule, ms)| setup.with(&policy(&rule, ms)));
+    let setup = rules().fold(Setup::patient(redis.port()), |setup, (rule, ms)| setup.with(&policy(&rule, ms)));
     let sidecar = setup.start();
     let client = sidecar.client();
     let rounds: Vec<&str> = thread::scope(|scope| {

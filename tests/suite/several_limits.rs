@@ -17,7 +17,7 @@ const A_TEST_MS: u64 = 20_000;
 
 fn start(policy: &Policy) -> (RedisServer, Sidecar, Client) {
     let redis = RedisServer::start();
-    let sidecar = Setup::redis(redis.port()).with(policy).start();
+    let sidecar = Setup::patient(redis.port()).with(policy).start();
     let client = sidecar.client();
     (redis, sidecar, client)
 }
@@ -55,7 +55,7 @@ fn what_a_narrow_limit_refuses_takes_nothing_from_a_broad_one() {
 fn totals_are_exact_when_subjects_crowd_together() {
     let policy = narrow_and_broad("fixed_window: { limit: 3, window: 1h }", "fixed_window: { limit: 10, window: 1h }");
     let (redis, _first, client) = start(&policy);
-    let second = Setup::redis(redis.port()).with(&policy).start();
+    let second = Setup::patient(redis.port()).with(&policy).start();
     let subjects = ["ada", "grace", "edsger", "barbara", "tony"];
     let checks: Vec<_> = (0..100).map(|n| Check::of(subjects[n % 5])).collect();
     let answers: Vec<Answer> = thread::scope(|scope| {

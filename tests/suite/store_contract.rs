@@ -55,7 +55,7 @@ fn servers() -> Vec<Store> {
     }
     let server = |name| {
         let redis = RedisServer::start_part(name);
-        Store { name, setup: Setup::redis(redis.port()), redis: Some(redis) }
+        Store { name, setup: Setup::patient(redis.port()), redis: Some(redis) }
     };
     parts.into_iter().map(server).collect()
 }
