@@ -6,6 +6,7 @@ mod doctor;
 mod explain;
 mod keys;
 mod probe;
+mod schema;
 mod serve;
 
 use std::path::PathBuf;
@@ -33,6 +34,8 @@ enum Command {
     Serve(serve::Arguments),
     /// Read a configuration and say everything that is wrong with it
     CheckConfig(check_config::Arguments),
+    /// Print the JSON Schema of the configuration, for editors
+    Schema,
     /// Look at the configured Redis: version, permissions, memory, role, latency (exit 0 good, 1 warnings, 69 problems)
     Doctor(doctor::Arguments),
     /// Say what a request would meet: which policy, which identity sources, limits and keys
@@ -73,6 +76,7 @@ pub fn run(cli: Cli) -> ExitCode {
     match cli.command {
         Command::Serve(arguments) => serve::run(arguments),
         Command::CheckConfig(arguments) => check_config::run(&arguments),
+        Command::Schema => schema::run(),
         Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Explain(arguments) => explain::run(*arguments),
         Command::Key(arguments) => keys::run(&arguments, Verb::Print),

@@ -8,6 +8,7 @@ pub mod explain;
 mod file;
 mod reader;
 pub mod reload;
+pub mod schema;
 mod syntax;
 mod tree;
 mod watch;

@@ -61,6 +61,7 @@ mod suite {
     mod reload;
     mod replies;
     mod retry_after;
+    mod schema;
     mod script_rules;
     mod scripts;
     mod sentinel;

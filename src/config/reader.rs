@@ -1,5 +1,7 @@
 //! Reads the tree and collects every problem: where, which key, what was found, what to write instead.
 
+#[cfg(test)]
+pub mod recorder;
 mod section;
 
 use std::cell::RefCell;

@@ -6,7 +6,7 @@ use std::path::Path;
 use super::*;
 use crate::decision::policy::{Answer, LocalLimit, OnFailure, OnUnidentified};
 
-const VALID: &str = r#"
+pub const VALID: &str = r#"
 hmac: { secret_file: SECRET }
 store: { redis: { url: "redis://127.0.0.1:6379" } }
 identity:
@@ -19,7 +19,7 @@ policies:
 "#;
 
 /// Loads `text` from a file beside a good secret; `SECRET` in the text becomes the secret's path.
-fn load(text: &str) -> Result<Config, String> {
+pub fn load(text: &str) -> Result<Config, String> {
     let folder = tempfile::tempdir().unwrap();
     let (file, secret) = (folder.path().join("t.yaml"), folder.path().join("hmac.key"));
     fs::write(&secret, "0123456789abcdef0123456789abcdef\n").unwrap();

@@ -74,6 +74,8 @@ impl<'n> Section<'n> {
     /// mistake, and not a missing one too.
     pub fn finish(self) {
         let asked = self.asked.into_inner();
+        #[cfg(test)]
+        super::recorder::note(&self.field.path, &asked);
         let unknown = self.entries.iter().map(|(key, _)| key).filter(|key| !asked.contains(&key.text.as_str()));
         let mut meant = Vec::new();
         for key in unknown {
