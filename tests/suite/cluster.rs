@@ -107,6 +107,23 @@ fn why_the_cluster_is_not_found_is_told_by_node_and_class() {
     }
 }
 
+// Nobody else says that a master has an heir: neither the dead one nor, while no check is sent to them, the others. Once, a
+// client stayed with a hung master until that woke (trial C5).
+#[test]
+fn while_a_master_is_lost_the_map_is_looked_at_again_and_again() {
+    for lose in [RedisServer::kill9, |node: &mut RedisServer| node.pause()] {
+        let mut cluster = Cluster::start();
+        let sidecar = Setup::store(&cluster.store()).policy("orders", 3, "60s", "closed").start();
+        cluster.wait_for_all_shards(&sidecar);
+        lose(&mut cluster.nodes[1]);
+        wait_for("the loss to be noticed", Duration::from_secs(10), || sidecar.log().contains("out of use"));
+        let looks = || cluster.nodes[0].info("commandstats", "cmdstat_cluster|slots");
+        let before = looks();
+        // By the clock alone it would be one, at the most.
+        wait_for("three looks", Duration::from_secs(4), || looks() >= before + 3);
+    }
+}
+
 // RL-23
 #[test]
 fn a_flush_of_one_shards_scripts_is_noticed_by_nobody() {
