@@ -71,7 +71,7 @@ pub struct Load {
     pub started: Instant,
     pub sent: Vec<Sent>,
     /// The longest stall that the probe or a check without a store has met.
-    stall: Duration,
+    pub stall: Duration,
 }
 
 impl Load {

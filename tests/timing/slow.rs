@@ -53,7 +53,12 @@ fn a_redis_that_answers_after_190_ms_still_decides() {
 fn a_redis_that_answers_after_210_ms_decides_nothing_and_delays_nobody_beyond_the_budget() {
     let redis = RedisServer::start();
     let (load, [from, to]) = with_fault(&redis, |proxy| proxy.delay(Duration::from_millis(210)));
-    all_failed(load.between(from, to));
+    let during = outcomes(load.between(from, to));
+    // A machine that lets the sidecar sleep over both shows it the reply together with the time-out.
+    let may_be_in_time = load.stall >= Duration::from_millis(10);
+    let failed = |word: &String| word.starts_with("Failed") || (may_be_in_time && word == "Allowed");
+    assert!(during.keys().all(failed), "{during:?}");
+    assert!(during.get("Failed disconnected") > during.get("Allowed"), "{during:?}");
 }
 
 // RL-20
