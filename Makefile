@@ -9,7 +9,7 @@ PYTHON ?= python3
 STORE ?= redis
 
 .DEFAULT_GOAL := help
-.PHONY: help parts build demo test test-extra soak lint fmt docs
+.PHONY: help parts build demo test test-extra soak bench lint fmt docs
 # Steps of one target must not overlap: the timing tests measure, and want the machine for themselves.
 .NOTPARALLEL:
 
@@ -39,6 +39,13 @@ test-extra: ## the store's contract against every Redis and Valkey version that 
 
 soak: parts ## the timing tests, with faults that last as long as they did in the field
 	TALLYGATE_SOAK=1 $(CARGO) test --locked --release --test timing -- --test-threads=1
+
+bench: ## what the scripts cost each Redis and Valkey version, beside a plain one (benches/README.md)
+	$(PYTHON) tests/support/fetch_parts.py --all
+	$(CARGO) bench --locked --bench scripts -- --server redis-server-7.0
+	$(CARGO) bench --locked --bench scripts -- --server redis-server-8.2
+	$(CARGO) bench --locked --bench scripts -- --server valkey-server-8.1
+	$(CARGO) bench --locked --bench scripts -- --server valkey-server-9.1
 
 lint: ## formatting, clippy and rustdoc, with warnings as errors
 	$(CARGO) fmt --check

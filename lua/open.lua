@@ -4,12 +4,13 @@
 --   open.lua, `arguments` of each algorithm in turn, join.lua, `check` of each, join.lua,
 --   then, if any request passes, `prepare` and `write` of each, and `reply` of each
 -- with $N = the place of the charge (1, 2, ...), $A = the place of its first argument, $CHARGED = for how many requests it
--- is charged, `$include NAME` = that piece of shared.lua, and in open.lua $KEYS and $ARGV = how many of each this shape takes.
+-- is charged, `$include NAME` = that piece of shared.lua, and in open.lua $KEYS and $ARGV = how many of each this shape takes,
+-- $NAMES and $VALUES = the `numbers` of each algorithm and where they stand, $FIRST = where those of each charge begin.
 --
 -- KEYS   one a charge, all different, in one Cluster slot
 -- ARGV   1 not-after: milliseconds of this server's clock after which nothing may be counted any more
 --        2 n: how many equal requests wait, at least 1
---        3.. each algorithm's own, see there
+--        3.. each algorithm's `numbers`, see there
 -- Reply  integers: requests admitted (0..n), store time in us, then of each charge, after what was admitted:
 --        remaining units, retry_after_ms (0 = now, -1 = never), reset_after_ms, and of a shadow charge also the requests
 --        that it was charged for
@@ -23,13 +24,28 @@
 --
 -- The header line above this text (Redis 7.0, Valkey 7.2) makes a replica, a full or a write-refusing node answer
 -- an error before the first line runs, so that it can never answer "limited" from stale data.
-local call, pcall, find, match, format = redis.call, redis.pcall, string.find, string.match, string.format
+--
+-- Text of digits becomes a number by arithmetic (`x + 0`): tonumber is a call, and reads it twice.
+local call, redis_pcall, find, match, format = redis.call, redis.pcall, string.find, string.match, string.format
 local floor, ceil, min = math.floor, math.ceil, math.min
 local time = call('TIME')
-local seconds, micros = tonumber(time[1]), tonumber(time[2])
-local now_us = seconds * 1000000 + micros
-local now = seconds * 1000 + floor(micros / 1000)
-local not_after, n = tonumber(ARGV[1]), tonumber(ARGV[2])
-if #KEYS ~= $KEYS or #ARGV ~= $ARGV or not (not_after and n and n >= 1 and n <= 1000000 and n % 1 == 0) then
+local now_us = time[1] * 1000000 + time[2]
+local now = floor(now_us / 1000)
+if #KEYS ~= $KEYS or #ARGV ~= $ARGV then
+  return {-2, now_us, 0}
+end
+-- All numbers at once. Text that is none is an error here, and only then is each looked at to tell whose it was.
+local are_numbers, not_after, n$NAMES = pcall(function(ARGV)
+  return ARGV[1] + 0, ARGV[2] == '1' and 1 or ARGV[2] + 0$VALUES
+end, ARGV)
+if not are_numbers then
+  local at, place = 1, 0
+  while tonumber(ARGV[at]) do at = at + 1 end
+  for charge, first in ipairs({$FIRST}) do
+    if at >= first then place = charge end
+  end
+  return {-2, now_us, place}
+end
+if not (n >= 1 and n <= 1000000 and n % 1 == 0) then
   return {-2, now_us, 0}
 end

@@ -1,17 +1,15 @@
 -- Pieces that several algorithms have in common; a line `$include NAME` in one of them stands for the piece.
 
 --- limit, window, cost
--- ARGV $A + 0 limit, $A + 1 window in milliseconds, $A + 2 cost; the bounds are those of the configuration's hard ends.
-local limit_$N, window_$N, cost_$N = tonumber(ARGV[$A]), tonumber(ARGV[$A + 1]), tonumber(ARGV[$A + 2])
-if not (limit_$N and window_$N and cost_$N
-    and limit_$N >= 1 and limit_$N <= 1000000000 and window_$N >= 1 and window_$N <= 31622400000
+-- The bounds are those of the configuration's hard ends.
+if not (limit_$N >= 1 and limit_$N <= 1000000000 and window_$N >= 1 and window_$N <= 31622400000
     and cost_$N >= 1 and cost_$N <= 1000000000 and (limit_$N + window_$N + cost_$N) % 1 == 0) then
   return {-2, now_us, $N}
 end
 
 --- string
 -- stored_$N: the string, or false where there is none; expires_$N: its expiry, which every state of ours has.
-local stored_$N, expires_$N = pcall('GET', KEYS[$N]), 0
+local stored_$N, expires_$N = redis_pcall('GET', KEYS[$N]), 0
 if stored_$N then
   if type(stored_$N) == 'table' then
     if find(stored_$N.err, '^WRONGTYPE') then return {-3, now_us, $N} end

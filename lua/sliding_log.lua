@@ -8,13 +8,16 @@
 --        $A + 1 window   milliseconds, 1 .. 31,622,400,000 (366 days)
 --        $A + 2 cost     units per request, at least 1
 
+--- numbers
+limit, window, cost
+
 --- arguments
 $include limit, window, cost
 window_$N = window_$N * 1000
 
 --- check
 local at_$N, alive_$N, size_$N, label_$N, last_$N = now_us, 0, 0, 0, 0
-local newest_$N = pcall('ZRANGE', KEYS[$N], -1, -1, 'WITHSCORES')
+local newest_$N = redis_pcall('ZRANGE', KEYS[$N], -1, -1, 'WITHSCORES')
 if newest_$N.err then
   if find(newest_$N.err, '^WRONGTYPE') then return {-3, now_us, $N} end
   return newest_$N

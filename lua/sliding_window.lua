@@ -7,6 +7,9 @@
 --        $A + 1 window   milliseconds, 1 .. 31,622,400,000 (366 days)
 --        $A + 2 cost     units per request, at least 1
 
+--- numbers
+limit, window, cost
+
 --- arguments
 $include limit, window, cost
 if limit_$N * window_$N > 9007199254740991 then

@@ -8,17 +8,17 @@
 --        $A + 2 burst   tokens, 1 .. 1,000,000,000, with burst * per <= 2^53 - 1 and full within 366 days
 --        $A + 3 cost    tokens per request, at least 1
 
+--- numbers
+rate, per, burst, cost
+
 --- arguments
-local rate_$N, per_$N, burst_$N = tonumber(ARGV[$A]), tonumber(ARGV[$A + 1]), tonumber(ARGV[$A + 2])
-local cost_$N = tonumber(ARGV[$A + 3])
-if not (rate_$N and per_$N and burst_$N and cost_$N
-    and rate_$N >= 1 and rate_$N <= 1000000000 and per_$N >= 1 and per_$N <= 31622400000
+local capacity_$N = burst_$N * per_$N
+if not (rate_$N >= 1 and rate_$N <= 1000000000 and per_$N >= 1 and per_$N <= 31622400000
     and burst_$N >= 1 and burst_$N <= 1000000000 and cost_$N >= 1 and cost_$N <= 1000000000
     and (rate_$N + per_$N + burst_$N + cost_$N) % 1 == 0
-    and burst_$N * per_$N <= 9007199254740991 and ceil(burst_$N * per_$N / rate_$N) <= 31622400000) then
+    and capacity_$N <= 9007199254740991 and ceil(capacity_$N / rate_$N) <= 31622400000) then
   return {-2, now_us, $N}
 end
-local capacity_$N = burst_$N * per_$N
 
 --- check
 local at_$N, level_$N = now, capacity_$N

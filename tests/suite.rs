@@ -23,6 +23,7 @@ mod suite {
     mod costs;
     mod counting;
     mod crowds;
+    mod doctor;
     mod envoy_answers;
     mod envoy_files;
     mod envoy_outages;
@@ -55,6 +56,7 @@ mod suite {
     mod probe;
     mod redis_auth;
     mod redis_errors;
+    mod redis_tls;
     mod refusals;
     mod reload;
     mod replies;

@@ -7,9 +7,10 @@ use crate::support::answer::{Outcome, count};
 use crate::support::check::Check;
 use crate::support::cluster::{Cluster, MASTERS};
 use crate::support::keys;
-use crate::support::proxy::Fault;
+use crate::support::proxy::{Fault, FaultProxy};
+use crate::support::redis::RedisServer;
 use crate::support::setup::Setup;
-use crate::support::wait::wait_for;
+use crate::support::wait::{poll, wait_for};
 
 /// A narrow limit for each address of a subject, and a broad one for the subject.
 const NARROW_AND_BROAD: &str = "
@@ -70,6 +71,40 @@ fn all_limits_of_a_check_are_charged_or_none_whatever_the_shard() {
     narrow.sort_unstable();
     assert_eq!(narrow, [[1; 7 * 50].as_slice(), &[3; 50]].concat(), "nor the other way round");
     assert!(slots.len() > 40, "the keys of a subject share a slot, and subjects do not: {} slots", slots.len());
+}
+
+// No check was there to ask, and nothing else made it look again for 5 s.
+#[test]
+fn a_cluster_that_could_not_be_reached_is_found_without_a_check() {
+    let cluster = Cluster::start();
+    let proxy = FaultProxy::start(cluster.nodes[0].port());
+    proxy.set(Fault::Cut);
+    let seed = format!("{{ redis: {{ cluster: {{ nodes: ['127.0.0.1:{}'] }} }} }}", proxy.port());
+    let sidecar = Setup::store(&seed).policy("orders", 3, "60s", "closed").start_without_store();
+    let vain = "no node of the Redis Cluster says who serves which slots";
+    wait_for("a vain look", Duration::from_secs(5), || sidecar.log().contains(vain));
+    proxy.set(Fault::Pass);
+    let is_up = || sidecar.metrics().count("tallygate_store_up", &[]) == 1;
+    wait_for("the sidecar to find the cluster", Duration::from_secs(2), is_up);
+}
+
+#[test]
+fn why_the_cluster_is_not_found_is_told_by_node_and_class() {
+    let redis = RedisServer::start();
+    let seed = format!("127.0.0.1:{}", redis.port());
+    for (class, words, more) in [
+        ("other", "cluster support disabled", ""),
+        ("permission", "WRONGPASS", ", username: nobody, password_file: '/dev/null'"),
+    ] {
+        let store = format!("{{ redis: {{ cluster: {{ nodes: ['{seed}'] }}{more} }} }}");
+        let sidecar = Setup::store(&store).policy("orders", 3, "60s", "closed").start_without_store();
+        let line =
+            || sidecar.log().lines().find(|line| line.contains("no node of the Redis Cluster")).map(str::to_owned);
+        let line = poll(Duration::from_secs(5), line).expect("the log to tell why");
+        for wanted in [&format!("\"class\":\"{class}\""), words, &seed] {
+            assert!(line.contains(wanted), "{wanted} is not in: {line}");
+        }
+    }
 }
 
 // RL-23

@@ -11,7 +11,7 @@ use crate::support::setup::Setup;
 #[test]
 fn of_forty_checks_at_once_exactly_the_limit_passes() {
     let redis = RedisServer::start();
-    let sidecar = Setup::redis(redis.port()).policy("orders", 3, "60s", "closed").start();
+    let sidecar = Setup::patient(redis.port()).policy("orders", 3, "60s", "closed").start();
     let client = sidecar.client();
     for subject in ["ada", "grace", "edsger", "barbara", "tony"] {
         let answers = client.check_times(&Check::of(subject), 40);
@@ -27,7 +27,7 @@ fn of_forty_checks_at_once_exactly_the_limit_passes() {
 #[test]
 fn two_sidecars_that_share_a_redis_share_the_limit() {
     let redis = RedisServer::start();
-    let setup = Setup::redis(redis.port()).policy("orders", 3, "60s", "closed");
+    let setup = Setup::patient(redis.port()).policy("orders", 3, "60s", "closed");
     let (first, second) = (setup.start(), setup.start());
     let clients = [first.client(), second.client()];
     for subject in ["ada", "grace", "edsger"] {
@@ -45,7 +45,7 @@ fn two_sidecars_that_share_a_redis_share_the_limit() {
 #[test]
 fn other_subjects_and_other_tenants_are_independent() {
     let redis = RedisServer::start();
-    let sidecar = Setup::redis(redis.port()).policy("orders", 3, "60s", "closed").start();
+    let sidecar = Setup::patient(redis.port()).policy("orders", 3, "60s", "closed").start();
     let client = sidecar.client();
     let used_up = client.check_times(&Check::of("ada"), 4);
     assert_eq!(count(&used_up, Outcome::Limited), 1);
@@ -62,7 +62,7 @@ fn other_subjects_and_other_tenants_are_independent() {
 #[test]
 fn policies_count_apart() {
     let redis = RedisServer::start();
-    let setup = Setup::redis(redis.port()).policy("orders", 1, "60s", "closed").policy("catalog", 1, "60s", "closed");
+    let setup = Setup::patient(redis.port()).policy("orders", 1, "60s", "closed").policy("catalog", 1, "60s", "closed");
     let sidecar = setup.start();
     let client = sidecar.client();
     for path in ["/orders", "/catalog"] {
@@ -76,7 +76,7 @@ fn policies_count_apart() {
 #[test]
 fn a_tenants_limit_is_shared_by_its_subjects() {
     let redis = RedisServer::start();
-    let sidecar = Setup::redis(redis.port()).policy_per("orders", "[tenant]", 3, "60s", "closed").start();
+    let sidecar = Setup::patient(redis.port()).policy_per("orders", "[tenant]", 3, "60s", "closed").start();
     let client = sidecar.client();
     for subject in ["ada", "grace", "edsger"] {
         assert_eq!(client.check(&Check::of(subject)).outcome(), Outcome::Allowed);

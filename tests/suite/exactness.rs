@@ -21,7 +21,7 @@ const LIMIT: u64 = 50;
 /// One policy for each algorithm: fifty at once, and none of them again within the hour.
 fn setup(redis: &RedisServer, more: &str) -> Setup {
     let with = |setup: Setup, rule: &Rule| setup.with(&Policy::only(rule.name, &rule.yaml).more(more));
-    Rule::all(LIMIT, HOUR_MS).iter().fold(Setup::redis(redis.port()), with)
+    Rule::all(LIMIT, HOUR_MS).iter().fold(Setup::patient(redis.port()), with)
 }
 
 /// `connections` to each of these sidecars.
@@ -95,7 +95,7 @@ fn members(redis: &RedisServer, key: &str) -> Vec<(String, String)> {
 fn a_log_counts_every_request_of_one_instant() {
     let redis = RedisServer::start();
     let rule = Rule::new("sliding-log", LIMIT, 10_000);
-    let setup = Setup::redis(redis.port()).with(&Policy::only(rule.name, &rule.yaml));
+    let setup = Setup::patient(redis.port()).with(&Policy::only(rule.name, &rule.yaml));
     let sidecars = [(); 2].map(|()| setup.start());
     let clients = clients(&sidecars, 1);
     for n in 0..20 {

@@ -26,7 +26,11 @@ pub(super) struct Bench {
 
 impl Bench {
     pub(super) fn start(algorithm: &'static str) -> Self {
-        let (redis, rule) = (RedisServer::start(), Rule::new(algorithm, LIMIT, WINDOW_MS));
+        Self::start_with(algorithm, WINDOW_MS)
+    }
+
+    fn start_with(algorithm: &'static str, window_ms: u64) -> Self {
+        let (redis, rule) = (RedisServer::start(), Rule::new(algorithm, LIMIT, window_ms));
         let sidecar = Setup::redis(redis.port()).with(&Policy::only(algorithm, &rule.yaml)).start();
         Self { redis, sidecar, rule }
     }
@@ -211,6 +215,28 @@ fn state_less_than_a_second_ahead_is_judged_at_its_own_instant() {
         assert_eq!(answer.outcome(), Outcome::Limited, "{}", bench.rule.name);
         assert!((55..=60).contains(&answer.retry_after()), "{}: {answer:?}", bench.rule.name);
     }
+}
+
+// RL-10: the window that comes next is its own instant, and full.
+#[test]
+fn a_sliding_window_that_starts_within_a_second_is_judged_at_its_start() {
+    const SHORT_MS: u64 = 900;
+    let bench = Bench::start_with("sliding-window", SHORT_MS);
+    // The state refuses for longer than a second: on a stalled machine it may end before it is seen.
+    let seen = (0..20).any(|n| {
+        let (subject, next, start) = (format!("subject-{n}"), bench.now_ms() / SHORT_MS + 1, Instant::now());
+        let (key, ends) = (bench.key(&subject), ((next + 2) * SHORT_MS).to_string());
+        bench.redis.run(&["SET", &key, &format!("{next}:0:{LIMIT}"), "PXAT", &ends]);
+        let before = bench.redis.snapshot(&key);
+        let answer = bench.check(&subject);
+        let in_time = start.elapsed() < Duration::from_millis(800);
+        if in_time {
+            assert_eq!((answer.outcome(), bench.redis.snapshot(&key)), (Outcome::Limited, before), "{answer:?}");
+            assert!((1..=2).contains(&answer.retry_after()), "{answer:?}");
+        }
+        in_time
+    });
+    assert!(seen, "one of twenty checks is quick enough");
 }
 
 // RL-03 d: a part that ran out reads as none; P14: a level above the burst is the burst.

@@ -1,6 +1,9 @@
 //! A Redis that wants a password: what the sidecar needs, and what becomes of a wrong one.
 
+use std::fs;
 use std::time::Duration;
+
+use tempfile::TempDir;
 
 use crate::support::answer::Outcome;
 use crate::support::check::Check;
@@ -97,6 +100,28 @@ fn a_wrong_password_fails_by_class_until_it_is_right() {
     passes(&sidecar);
     assert!(!sidecar.log().contains("CANARY"), "{}", sidecar.log());
     assert!(!sidecar.get("/metrics").text().contains("CANARY"));
+}
+
+#[test]
+fn a_rotated_password_file_takes_effect_at_the_next_connection() {
+    let redis = RedisServer::start();
+    user(&redis, &["on", ">old", "~rl:*", "+@all"]);
+    let dir = TempDir::with_prefix("tallygate-password-").unwrap();
+    let file = dir.path().join("redis.pw");
+    fs::write(&file, "old\n").unwrap();
+    let (port, path) = (redis.port(), file.display());
+    let credentials = format!("username: limiter, password_file: '{path}'");
+    let store = format!("{{ redis: {{ url: 'redis://127.0.0.1:{port}', {credentials} }} }}");
+    let sidecar = Setup::store(&store).policy("orders", 100, "60s", "closed").start();
+    user(&redis, &["resetpass", ">new"]);
+    fs::write(&file, "new\n").unwrap();
+    for _ in 0..20 {
+        assert_eq!(sidecar.client().check(&Check::of("ada")).outcome(), Outcome::Allowed, "who is in stays in");
+    }
+    redis.run(&["CLIENT", "KILL", "USER", "limiter"]);
+    wait_for("a new connection", Duration::from_secs(5), || sidecar.log().matches("Redis is in use").count() == 2);
+    passes(&sidecar);
+    assert!(!sidecar.log().contains("permission"), "{}", sidecar.log());
 }
 
 // A client library of ours once stayed wedged for ever in this case.

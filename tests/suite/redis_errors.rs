@@ -59,6 +59,23 @@ fn a_replica_gives_no_verdict() {
     recovers(&redis, &client);
 }
 
+// RL-25: nor is it taken for one that could.
+#[test]
+fn a_replica_is_never_taken_into_use() {
+    let redis = RedisServer::start();
+    let unused = ports::free().to_string();
+    redis.run(&["REPLICAOF", "127.0.0.1", &unused]);
+    let sidecar = Setup::redis(redis.port()).policy("orders", 5, "60s", "closed").start_without_store();
+    wait_for("its role to be asked more than once", Duration::from_secs(5), || {
+        redis.info("commandstats", "cmdstat_role") >= 3
+    });
+    assert_eq!(sidecar.client().check(&Check::of("fresh")).outcome(), Outcome::Failed);
+    let log = sidecar.log();
+    assert!(log.contains("the node is a replica") && !log.contains("is in use"), "{log}");
+    redis.run(&["REPLICAOF", "NO", "ONE"]);
+    sidecar.wait_for_store();
+}
+
 // RL-25
 #[test]
 fn a_master_that_lacks_its_replicas_gives_no_verdict() {

@@ -210,3 +210,20 @@ fn the_longest_scripts_load_and_decide() {
         }
     }
 }
+
+// Lua hands over some thousands of arguments at once and no more.
+#[test]
+fn a_log_takes_many_units_in_one_call_each_with_a_label_of_its_own() {
+    let server = RedisServer::start();
+    let mut connection = connect(&server);
+    for (n, cost) in [1999, 2000, 2001, 4000, 4001, 10_000].into_iter().enumerate() {
+        let slots = [four(100_000, 60_000)[2]];
+        let subject = Subject::new(&format!("s{n}"), &slots);
+        let charges = subject.charges(&slots, cost);
+        let remaining = [(); 2].map(|()| send(&mut connection, &words(&charges, NEVER_LATE_MS, 1))[2].unsigned_abs());
+        assert_eq!(remaining, [100_000 - cost, 100_000 - 2 * cost]);
+        let size = server.run(&["ZCARD", &charges[0].key.text]).integer().unsigned_abs();
+        assert_eq!(size, 2 * cost, "a member a unit");
+        assert!(server.pttl(&charges[0].key.text) > 0);
+    }
+}

@@ -6,6 +6,9 @@
 use std::thread;
 use std::time::Duration;
 
+use tallygate::decision::algorithm::{Algorithm, Role};
+use tallygate::decision::sliding_log::SlidingLog;
+
 use super::lua_equals_rust;
 use crate::support::answer::{Outcome, count};
 use crate::support::check::Check;
@@ -13,6 +16,8 @@ use crate::support::keys::{self, Scope, acme};
 use crate::support::policy::{Policy, Rule, SUBJECT, TENANT};
 use crate::support::process;
 use crate::support::redis::RedisServer;
+use crate::support::schedule::Slot;
+use crate::support::script::{Subject, connect, script_of};
 use crate::support::setup::Setup;
 
 const HOUR_MS: u64 = 3_600_000;
@@ -227,5 +232,34 @@ fn store_contract_a_server_that_cannot_write_gives_no_verdict() {
 fn store_contract_the_script_says_what_the_rule_says() {
     for store in servers().into_iter().skip(1) {
         lua_equals_rust::drive(store.redis.as_ref().expect("a server"), 0..20);
+    }
+}
+
+// On Redis 7.0 the clock runs on within a script, and an expiry that has passed by then deletes the key.
+#[test]
+fn store_contract_a_log_keeps_its_expiry_however_long_a_call_takes() {
+    for store in servers() {
+        let redis = store.redis.as_ref().expect("a server");
+        let mut connection = connect(redis);
+        for window_ms in [1, 3, 10] {
+            // The second call needs longer than the window: with the key there already, or with room for just this.
+            for (limit, quick) in [(1_000_000, 1), (30_000, 0)] {
+                let rule = SlidingLog::try_new(limit, window_ms).expect("numbers within the hard ends");
+                let slots = [Slot { algorithm: Algorithm::SlidingLog(rule), role: Role::Enforced }];
+                let subject = Subject::new(&format!("w{window_ms}-{quick}"), &slots);
+                let charges = [quick, 30_000].map(|cost| subject.charges(&slots, cost));
+                let mut calls = redis::pipe();
+                for charges in charges.iter().filter(|charges| charges[0].cost > 0) {
+                    calls.add_command(script_of(charges).by_text(charges, 1 << 52, 1));
+                }
+                let context = format!("{}, {window_ms} ms, limit {limit}", store.name);
+                let replies: Result<Vec<Vec<i64>>, _> = calls.query(&mut connection);
+                assert!(
+                    replies.as_ref().is_ok_and(|replies| replies.iter().all(|reply| reply[0] == 1)),
+                    "{context}: {replies:?}"
+                );
+                assert_ne!(redis.pttl(&charges[0][0].key.text), -1, "{context}: a key that limits for ever");
+            }
+        }
     }
 }

@@ -73,16 +73,21 @@ impl Cluster {
         });
     }
 
-    /// A proxy in front of each node; the nodes name these to clients and to each other from now on.
+    /// A proxy in front of each node, which the nodes name to clients and to each other from now on.
     pub fn announce_proxies(&self) -> Vec<FaultProxy> {
         let proxies: Vec<_> = self.nodes.iter().map(|node| FaultProxy::start(node.port())).collect();
-        for (node, proxy) in self.nodes.iter().zip(&proxies) {
-            node.run(&["CONFIG", "SET", "cluster-announce-port", &proxy.port().to_string()]);
-        }
-        let ports: Vec<_> = proxies[..MASTERS].iter().map(|proxy| i64::from(proxy.port())).collect();
-        let told = |node: &RedisServer| owners(node).into_iter().map(|(_, _, port)| port).eq(ports.iter().copied());
-        wait_for("all nodes to know of the proxies", READY, || self.nodes.iter().all(told));
+        self.announce(&proxies.iter().map(FaultProxy::port).collect::<Vec<_>>());
         proxies
+    }
+
+    /// Each node is found at another port from now on.
+    pub fn announce(&self, ports: &[u16]) {
+        for (node, port) in self.nodes.iter().zip(ports) {
+            node.run(&["CONFIG", "SET", "cluster-announce-port", &port.to_string()]);
+        }
+        let masters = || ports[..MASTERS].iter().map(|port| i64::from(*port));
+        let told = |node: &RedisServer| owners(node).into_iter().map(|(_, _, port)| port).eq(masters());
+        wait_for("all nodes to know of the new ports", READY, || self.nodes.iter().all(told));
     }
 
     /// One more node, which serves no slot; its place among the nodes.

@@ -29,6 +29,12 @@ impl Setup {
         Self::store(&format!("{{ redis: {{ url: 'redis://127.0.0.1:{port}' }} }}"))
     }
 
+    /// The same for tests that send crowds: exactness must not depend on how fast this machine serves them.
+    pub fn patient(port: u16) -> Self {
+        let redis = format!("url: 'redis://127.0.0.1:{port}', connect_timeout: 5s, command_timeout: 5s");
+        Self::store(&format!("{{ redis: {{ {redis} }} }}\ndecision_budget: 10s"))
+    }
+
     /// Counters in the sidecar's own memory.
     pub fn memory() -> Self {
         Self::store("{ memory: {} }")

@@ -30,6 +30,7 @@ pub struct Stub {
 
 struct Shared {
     reply: Mutex<Reply>,
+    info: Mutex<String>,
     asked: AtomicUsize,
     accepted: AtomicUsize,
 }
@@ -41,6 +42,7 @@ impl Stub {
         let port = listener.local_addr().expect("it is bound").port();
         let shared = Arc::new(Shared {
             reply: Mutex::new(Reply::Admit),
+            info: Mutex::default(),
             asked: AtomicUsize::new(0),
             accepted: AtomicUsize::new(0),
         });
@@ -63,6 +65,11 @@ impl Stub {
     /// What the script is answered from now on.
     pub fn answer(&self, reply: Reply) {
         *self.shared.reply.lock().unwrap_or_else(PoisonError::into_inner) = reply;
+    }
+
+    /// What INFO is answered from now on.
+    pub fn inform(&self, text: &str) {
+        text.clone_into(&mut self.shared.info.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
     /// How often the script was asked for, by its hash or by its text.
@@ -96,6 +103,10 @@ fn serve(stream: &TcpStream, shared: &Shared) -> io::Result<()> {
             ("TIME", _) => {
                 let (seconds, micros) = (now_us() / 1_000_000, now_us() % 1_000_000);
                 format!("*2\r\n${}\r\n{seconds}\r\n${}\r\n{micros}\r\n", digits(seconds), digits(micros)).into_bytes()
+            }
+            ("INFO", _) => {
+                let info = shared.info.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                format!("${}\r\n{info}\r\n", info.len()).into_bytes()
             }
             ("ROLE", _) => b"*3\r\n$6\r\nmaster\r\n:0\r\n*0\r\n".to_vec(),
             ("SCRIPT", _) => [&b"$40\r\n"[..], &[b'0'; 40], b"\r\n"].concat(),

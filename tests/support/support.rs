@@ -27,5 +27,6 @@ pub mod setup;
 pub mod sidecar;
 pub mod stack;
 pub mod stub;
+pub mod tls;
 pub mod upstream;
 pub mod wait;

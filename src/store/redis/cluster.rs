@@ -4,7 +4,7 @@
 //! and on a slow timer; several nodes are asked at once, and the newest view of the cluster rules, so a hung or cut-off
 //! master does not decide what is true.
 
-mod view;
+pub mod view;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,8 +12,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use tokio::sync::Notify;
-use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep, timeout, timeout_at};
+use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use self::view::View;
@@ -26,6 +25,8 @@ use crate::store::{StoreError, clock};
 
 /// Without any sign of change, the map is still looked at so often.
 const SLOW_TIMER: Duration = Duration::from_secs(5);
+/// And so often while nobody says who serves which slots: nothing else may tell when that is over.
+const VAIN_TIMER: Duration = Duration::from_millis(500);
 /// The least pause between two looks.
 const LEAST_PAUSE: Duration = Duration::from_millis(200);
 /// For so long a node is kept that serves no slot and was last sent a call for one on its way there.
@@ -122,27 +123,31 @@ impl Shared {
     }
 
     async fn keep_fresh(&self) {
-        let mut reported = false;
+        let mut reported = None;
         loop {
-            match self.look().await {
-                Some(view) => {
+            let next = match self.look().await {
+                Ok(view) => {
                     self.adopt(&view);
-                    reported = false;
+                    reported = None;
+                    SLOW_TIMER
                 }
-                None if !reported => {
-                    tracing::warn!("no node of the Redis Cluster says who serves which slots: trying on");
-                    reported = true;
+                Err(error) => {
+                    if reported != Some(error.class) {
+                        tracing::warn!(class = error.class.as_str(), reason = %error.detail,
+                            "no node of the Redis Cluster says who serves which slots: trying on");
+                        reported = Some(error.class);
+                    }
+                    VAIN_TIMER
                 }
-                None => {}
-            }
+            };
             sleep(LEAST_PAUSE).await;
             // While a node is lost its supervisor tells us with each vain attempt, so a fail-over is seen soon.
-            let _either_way = timeout(SLOW_TIMER, self.refresh.notified()).await;
+            let _either_way = timeout(next, self.refresh.notified()).await;
         }
     }
 
     /// The newest view among those of several nodes. Those with a connection come first: they surely answer.
-    async fn look(&self) -> Option<View> {
+    async fn look(&self) -> Result<View, StoreError> {
         let mut known: Vec<(bool, Address)> = {
             let nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner);
             nodes.iter().map(|(address, known)| (!known.node.is_up(), address.clone())).collect()
@@ -152,7 +157,7 @@ impl Shared {
         let mut asked: Vec<Address> = known.chain(self.seeds.iter().take(ASKED).cloned()).collect();
         asked.sort();
         asked.dedup();
-        newest_of(&self.dialer, asked).await
+        View::newest(view::ask_all(&self.dialer, asked).await)
     }
 
     fn adopt(&self, view: &View) {
@@ -169,35 +174,7 @@ impl Shared {
     }
 }
 
-/// The newest view among those of `addresses`, all asked at once. One that hangs delays the answer by its own time-outs, and
-/// nothing else.
-async fn newest_of(dialer: &Arc<Dialer>, addresses: Vec<Address>) -> Option<View> {
-    let mut asked = JoinSet::new();
-    for address in addresses {
-        let dialer = Arc::clone(dialer);
-        asked.spawn(async move { view::ask(&dialer, &address).await });
-    }
-    let deadline = clock::now() + dialer.connect_timeout + 2 * dialer.command_timeout;
-    let mut views = Vec::new();
-    while let Ok(Some(answer)) = timeout_at(deadline, asked.join_next()).await {
-        views.extend(answer.ok().and_then(Result::ok));
-    }
-    View::newest(views)
-}
-
-/// The master that serves `key`, by the newest view that `seeds` lead to.
-pub async fn master_of(dialer: &Dialer, seeds: &[Address], key: &str) -> Option<Address> {
-    let (slot, view) = (slot_of(key), newest_of(&Arc::new(dialer.clone()), seeds.to_vec()).await?);
-    let serving = view.ranges.into_iter().find(|(first, last, _)| (*first..=*last).contains(&slot));
-    serving.map(|(_, _, address)| address)
-}
-
-/// The masters of the cluster that `seeds` lead to, and how many slots they serve.
-pub async fn masters(dialer: &Dialer, seeds: &[Address]) -> Option<(Vec<Address>, usize)> {
-    let view = newest_of(&Arc::new(dialer.clone()), seeds.to_vec()).await?;
-    let slots = view.ranges.iter().map(|(first, last, _)| usize::from(last - first) + 1).sum();
-    let mut masters: Vec<_> = view.ranges.into_iter().map(|(_, _, address)| address).collect();
-    masters.sort();
-    masters.dedup();
-    Some((masters, slots))
+/// The newest view that `seeds` lead to.
+pub async fn view_of(dialer: &Dialer, seeds: &[Address]) -> Result<View, StoreError> {
+    View::newest(view::ask_all(&Arc::new(dialer.clone()), seeds.to_vec()).await)
 }

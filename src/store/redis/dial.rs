@@ -2,6 +2,8 @@
 //!
 //! Files (password, certificates) are read anew for each connection, so that what was rotated takes effect at the next one.
 
+mod tls;
+
 use std::convert::Infallible;
 use std::fmt;
 use std::net::SocketAddr;
@@ -13,12 +15,13 @@ use redis::aio::MultiplexedConnection;
 use redis::io::AsyncDNSResolver;
 use redis::io::tcp::TcpSettings;
 use redis::{
-    AsyncConnectionConfig, Client, ClientTlsConfig, ConnectionAddr, IntoConnectionInfo, ProtocolVersion, PushInfo,
-    PushKind, RedisConnectionInfo, RedisFuture, TlsCertificates,
+    AsyncConnectionConfig, Client, ConnectionAddr, IntoConnectionInfo, ProtocolVersion, PushInfo, PushKind,
+    RedisConnectionInfo, RedisFuture,
 };
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
+pub use self::tls::Tls;
 use super::error::classify;
 use crate::decision::verdict::FailureClass;
 use crate::store::StoreError;
@@ -58,17 +61,6 @@ pub enum Password {
     File(PathBuf),
 }
 
-/// TLS towards Redis. Paths are to PEM files.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Tls {
-    /// Who may vouch for the server; the system's certificates where there is none.
-    pub ca_file: Option<PathBuf>,
-    /// The client certificate and its key.
-    pub identity: Option<(PathBuf, PathBuf)>,
-    /// The name in the server's certificate, where it is not the host.
-    pub server_name: Option<String>,
-}
-
 /// How connections are opened, to whichever node.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Dialer {
@@ -99,7 +91,21 @@ impl Dialer {
         let opening = client.get_multiplexed_async_connection_with_config(&config);
         let limit = self.connect_timeout + self.command_timeout;
         let late = |_| StoreError::new(FailureClass::Timeout, "the server does not answer in time");
-        timeout(limit, opening).await.map_err(late)?.map_err(|error| classify(&error).inner)
+        let opened = timeout(limit, opening)
+            .await
+            .map_err(late)
+            .and_then(|opened| opened.map_err(|error| classify(&error).inner));
+        opened.map_err(|error| self.with_suspicion(error))
+    }
+
+    /// TLS on one side only shows as a silence or as odd bytes: neither tells an operator.
+    fn with_suspicion(&self, error: StoreError) -> StoreError {
+        let suspicion = match (error.class, &self.tls) {
+            (FailureClass::Timeout, Some(_)) => "perhaps it does not speak TLS",
+            (FailureClass::Malformed, None) => "perhaps it wants TLS",
+            _ => return error,
+        };
+        StoreError { detail: format!("{}: {suspicion}", error.detail).into(), ..error }
     }
 
     async fn client(&self, address: &Address) -> Result<Client, StoreError> {
@@ -134,24 +140,6 @@ impl Dialer {
                 tls_params: None,
             },
         }
-    }
-}
-
-impl Tls {
-    async fn read(&self) -> Result<TlsCertificates, StoreError> {
-        // The redis crate leaves the choice of cryptography to the process; the first choice stays.
-        let _chosen_already = rustls::crypto::ring::default_provider().install_default();
-        let client_tls = match &self.identity {
-            None => None,
-            Some((certificate, key)) => {
-                Some(ClientTlsConfig { client_cert: read(certificate).await?, client_key: read(key).await? })
-            }
-        };
-        let root_cert = match &self.ca_file {
-            None => None,
-            Some(path) => Some(read(path).await?),
-        };
-        Ok(TlsCertificates { client_tls, root_cert })
     }
 }
 

@@ -2,21 +2,18 @@
 //!
 //! Called by `tallygate doctor`. It writes nothing.
 
-use std::sync::Arc;
-use std::time::Duration;
+mod node;
 
-use redis::Value;
-use redis::aio::MultiplexedConnection;
+use std::sync::Arc;
+
 use tokio::sync::Notify;
 
-use super::cluster::masters;
-use super::connection::ask;
-use super::dial::Dialer;
-use super::self_test;
+use super::cluster::view::{self, View};
+use super::dial::{Address, Dialer};
 use super::sentinel::Sentinels;
 use super::settings::{RedisSettings, Topology};
 use crate::decision::verdict::FailureClass;
-use crate::store::{StoreError, clock};
+use crate::store::StoreError;
 
 /// How bad a finding is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -39,6 +36,13 @@ pub struct Finding {
     pub remedy: &'static str,
 }
 
+/// What a node should be part of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Layout {
+    Single,
+    Cluster,
+}
+
 struct Report {
     place: String,
     findings: Vec<Finding>,
@@ -52,55 +56,104 @@ impl Report {
     fn good(&mut self, text: impl Into<String>) {
         self.add(Severity::Good, text, "");
     }
+
+    fn unusable(&mut self, severity: Severity, error: &StoreError) {
+        let remedy = match error.class {
+            FailureClass::Permission => {
+                "check the user name, the password and its file, and the minimal list of the README"
+            }
+            FailureClass::Timeout => {
+                "the address answers too slowly or not at all: check network, TLS on both sides, and load"
+            }
+            FailureClass::Other => {
+                "check that the address is of what it is configured as, and the master's name of a Sentinel"
+            }
+            _ => "check the address, that Redis runs, and that it speaks TLS if and only if it is configured",
+        };
+        self.add(severity, format!("cannot be used: {} ({})", error.detail, error.class.as_str()), remedy);
+    }
 }
 
-/// Looks at every node that would serve checks.
+/// Looks at every node that would serve checks, and at who says which ones these are.
 pub async fn examine(settings: &RedisSettings, prefix: &str) -> Vec<Finding> {
     let dialer = &settings.dialer;
     let mut report = Report { place: String::new(), findings: Vec::new() };
-    let nodes = match &settings.topology {
-        Topology::One(address) => vec![address.clone()],
+    let (nodes, layout) = match &settings.topology {
+        Topology::One(address) => (vec![address.clone()], Layout::Single),
         Topology::Sentinel { master, sentinels, dialer } => {
-            report.place = format!("sentinel master {master}");
             let sentinels = Sentinels::new(master, sentinels.clone(), Arc::new(Dialer::clone(dialer)));
-            match sentinels.master().await {
-                Ok(address) => {
-                    report.good(format!("is {address}"));
-                    vec![address]
-                }
-                Err(error) => {
-                    unreachable_node(&mut report, &error);
-                    Vec::new()
-                }
-            }
+            (watched(&mut report, &sentinels).await.into_iter().collect(), Layout::Single)
         }
-        Topology::Cluster { seeds } => {
-            report.place = "cluster".to_owned();
-            match masters(dialer, seeds).await {
-                Some((nodes, slots)) => {
-                    whole(&mut report, nodes.len(), slots);
-                    nodes
-                }
-                None => {
-                    report.add(
-                        Severity::Problem,
-                        "no configured node says who serves which slots",
-                        "check the nodes of store.redis.cluster, and that they run with cluster-enabled yes",
-                    );
-                    Vec::new()
-                }
-            }
-        }
+        Topology::Cluster { seeds } => (clustered(&mut report, dialer, seeds).await, Layout::Cluster),
     };
-    let is_cluster = matches!(settings.topology, Topology::Cluster { .. });
     for address in nodes {
         report.place = address.to_string();
         match dialer.dial(&address, Arc::new(Notify::new())).await {
-            Ok(wire) => node(&mut report, &wire, dialer, prefix, is_cluster).await,
-            Err(error) => unreachable_node(&mut report, &error),
+            Ok(wire) => node::examine(&mut report, &wire, dialer.command_timeout, prefix, layout).await,
+            Err(error) => report.unusable(Severity::Problem, &error),
         }
     }
     report.findings
+}
+
+/// The master that most Sentinels name, after a look at each of them.
+async fn watched(report: &mut Report, sentinels: &Sentinels) -> Option<Address> {
+    let master = sentinels.master().await;
+    for (address, named) in sentinels.each().await {
+        report.place = format!("sentinel {address}");
+        match (named, &master) {
+            (Ok(named), Ok(master)) if named == *master => report.good(format!("names {named}")),
+            (Ok(named), _) => report.add(
+                Severity::Warning,
+                format!("names {named}, unlike others"),
+                "compare SENTINEL MASTERS on each: this one lost touch, or a fail-over is under way",
+            ),
+            (Err(error), Ok(_)) => report.unusable(Severity::Warning, &error),
+            (Err(error), Err(_)) => report.unusable(Severity::Problem, &error),
+        }
+    }
+    report.place = format!("sentinel master {}", sentinels.name());
+    match master {
+        Ok(master) => {
+            report.good(format!("is {master}"));
+            Some(master)
+        }
+        Err(_) => {
+            report.add(
+                Severity::Problem,
+                "is named by no Sentinel",
+                "check the nodes of store.redis.sentinel and the master's name there",
+            );
+            None
+        }
+    }
+}
+
+/// The masters of the Cluster, after a look at each configured node.
+async fn clustered(report: &mut Report, dialer: &Dialer, seeds: &[Address]) -> Vec<Address> {
+    let answers = view::ask_all(&Arc::new(dialer.clone()), seeds.to_vec()).await;
+    let severity = if answers.iter().any(|(_, answer)| answer.is_ok()) { Severity::Warning } else { Severity::Problem };
+    for (address, answer) in &answers {
+        if let Err(error) = answer {
+            report.place = address.to_string();
+            report.unusable(severity, error);
+        }
+    }
+    report.place = "cluster".to_owned();
+    match View::newest(answers) {
+        Ok(view) => {
+            whole(report, view.masters().len(), view.slots());
+            view.masters()
+        }
+        Err(_) => {
+            report.add(
+                Severity::Problem,
+                "no configured node says who serves which slots",
+                "check the nodes of store.redis.cluster, and that they run with cluster-enabled yes",
+            );
+            Vec::new()
+        }
+    }
 }
 
 fn whole(report: &mut Report, masters: usize, slots: usize) {
@@ -114,163 +167,4 @@ fn whole(report: &mut Report, masters: usize, slots: usize) {
              lost shard does not stop the others",
         );
     }
-}
-
-fn unreachable_node(report: &mut Report, error: &StoreError) {
-    let remedy = match error.class {
-        FailureClass::Permission => "check the user name, the password and its file",
-        FailureClass::Timeout => {
-            "the address answers too slowly or not at all: check network, TLS on both sides, and load"
-        }
-        _ => "check the address, that Redis runs, and that it speaks TLS if and only if it is configured",
-    };
-    report.add(Severity::Problem, format!("cannot be used: {} ({})", error.detail, error.class.as_str()), remedy);
-}
-
-async fn node(report: &mut Report, wire: &MultiplexedConnection, dialer: &Dialer, prefix: &str, is_cluster: bool) {
-    let limit = dialer.command_timeout;
-    match info(wire, limit).await {
-        Ok(info) => {
-            version(report, &info);
-            role(report, &info);
-            memory(report, &info);
-            mode(report, &info, is_cluster);
-        }
-        Err(error) => report.add(
-            Severity::Warning,
-            format!("INFO tells nothing: {}", error.detail),
-            "allow +info to let this command see version, memory and eviction; checks do not need it",
-        ),
-    }
-    match self_test::denied(wire, prefix, limit).await {
-        Ok(denied) if denied.is_empty() => report.good("this user may send every command that checks need"),
-        Ok(denied) => report.add(
-            Severity::Problem,
-            format!("this user may not send {} on keys {prefix}:*", denied.join(", ")),
-            "give it the minimal list of the README",
-        ),
-        Err(error) => report.add(
-            Severity::Problem,
-            format!("scripts do not run: {}", error.detail),
-            "allow +eval and +evalsha, and use Redis 7.0 or Valkey 7.2 or later",
-        ),
-    }
-    latency(report, wire, limit).await;
-}
-
-/// `INFO`, as pairs.
-async fn info(wire: &MultiplexedConnection, limit: Duration) -> Result<Vec<(String, String)>, StoreError> {
-    let text = match ask(wire, &redis::cmd("INFO"), limit).await? {
-        Value::BulkString(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
-        Value::VerbatimString { text, .. } => text,
-        _ => return Err(StoreError::new(FailureClass::Malformed, "it does not answer a text")),
-    };
-    let pairs = text.lines().filter_map(|line| line.split_once(':'));
-    Ok(pairs.map(|(key, value)| (key.to_owned(), value.trim().to_owned())).collect())
-}
-
-fn field<'i>(info: &'i [(String, String)], key: &str) -> &'i str {
-    info.iter().find(|(name, _)| name == key).map_or("", |(_, value)| value)
-}
-
-fn version(report: &mut Report, info: &[(String, String)]) {
-    let valkey = field(info, "valkey_version");
-    let (name, version, least) =
-        if valkey.is_empty() { ("Redis", field(info, "redis_version"), (7, 0)) } else { ("Valkey", valkey, (7, 2)) };
-    let mut numbers = version.split('.').map(|part| part.parse::<u32>().unwrap_or(0));
-    let found = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
-    if found >= least {
-        report.good(format!("{name} {version}"));
-    } else {
-        report.add(
-            Severity::Problem,
-            format!("{name} {version} is too old"),
-            "use Redis 7.0 or Valkey 7.2 or later: older ones answer checks from replicas and full nodes",
-        );
-    }
-}
-
-fn role(report: &mut Report, info: &[(String, String)]) {
-    match field(info, "role") {
-        "master" => report.good("is a master"),
-        role => report.add(
-            Severity::Problem,
-            format!("is a {role}, which cannot count"),
-            "point store.redis at the master, or use sentinel or cluster to follow it",
-        ),
-    }
-}
-
-fn memory(report: &mut Report, info: &[(String, String)]) {
-    match field(info, "maxmemory_policy") {
-        "noeviction" => report.good("evicts nothing (noeviction)"),
-        policy => report.add(
-            Severity::Warning,
-            format!("may evict counters (maxmemory-policy {policy}): an evicted counter is a fresh quota"),
-            "give Tallygate an instance of its own with maxmemory-policy noeviction",
-        ),
-    }
-    let number = |key| field(info, key).parse::<u64>().unwrap_or(0);
-    let (used, most) = (number("used_memory"), number("maxmemory"));
-    if most == 0 {
-        report.add(
-            Severity::Warning,
-            "has no memory limit: the system may kill it when it grows",
-            "set maxmemory to what the machine can spare",
-        );
-    } else if used > most / 10 * 9 {
-        report.add(
-            Severity::Problem,
-            format!("uses {used} of {most} bytes: once full, checks fail with class oom"),
-            "raise maxmemory, or shorten windows",
-        );
-    } else {
-        report.good(format!("uses {used} of {most} bytes"));
-    }
-}
-
-fn mode(report: &mut Report, info: &[(String, String)], is_cluster: bool) {
-    match (field(info, "cluster_enabled"), is_cluster) {
-        ("1", false) => report.add(
-            Severity::Problem,
-            "is part of a Cluster, and is configured as one node",
-            "configure store.redis.cluster with some of its nodes",
-        ),
-        ("0", true) => {
-            report.add(Severity::Problem, "is no Cluster node", "configure store.redis.url for a single node");
-        }
-        _ => {}
-    }
-}
-
-async fn latency(report: &mut Report, wire: &MultiplexedConnection, limit: Duration) {
-    const ROUNDS: usize = 20;
-    let mut times = Vec::with_capacity(ROUNDS);
-    for _ in 0..ROUNDS {
-        let sent = clock::now();
-        if ask(wire, &redis::cmd("TIME"), limit).await.is_err() {
-            return report.add(
-                Severity::Problem,
-                "does not answer within command_timeout",
-                "check its load and the network",
-            );
-        }
-        times.push(clock::now() - sent);
-    }
-    times.sort();
-    let (median, worst) = (times[ROUNDS / 2], times[ROUNDS - 1]);
-    let text = format!("answers in {:.1} ms (worst of {ROUNDS}: {:.1} ms)", ms(median), ms(worst));
-    if worst > limit / 4 {
-        report.add(
-            Severity::Warning,
-            text,
-            "a quarter of command_timeout is spent: put Redis nearer, or find what slows it",
-        );
-    } else {
-        report.good(text);
-    }
-}
-
-fn ms(duration: Duration) -> f64 {
-    duration.as_secs_f64() * 1000.0
 }

@@ -20,8 +20,9 @@ use crate::store::{StoreError, clock};
 
 /// How often an offered connection is asked for the time.
 const HEARTBEAT: Duration = Duration::from_secs(1);
-/// The longest pause between two attempts to connect.
-const LONGEST_BACKOFF: Duration = Duration::from_millis(500);
+/// The longest pause between two attempts to connect: an attempt that hangs takes up to a second, and together they must
+/// stay below the two seconds in which a Redis that is back is used.
+const LONGEST_BACKOFF: Duration = Duration::from_millis(250);
 const FIRST_BACKOFF: Duration = Duration::from_millis(20);
 /// Calls in flight at once on one node; beyond it a check fails by its policy, so that a slow Redis cannot fill this process.
 const MAX_IN_FLIGHT: usize = 4096;

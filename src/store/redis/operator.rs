@@ -9,11 +9,12 @@ use redis::aio::MultiplexedConnection;
 use redis::{Cmd, Value};
 use tokio::sync::Notify;
 
-use super::cluster::master_of;
+use super::cluster::view_of;
 use super::connection::ask;
 use super::dial::Dialer;
 use super::sentinel::Sentinels;
 use super::settings::{RedisSettings, Topology};
+use super::slot::slot_of;
 use crate::decision::verdict::FailureClass;
 use crate::store::StoreError;
 
@@ -76,7 +77,7 @@ async fn connect(settings: &RedisSettings, key: &str) -> Result<MultiplexedConne
         }
         Topology::Cluster { seeds } => {
             let unknown = || StoreError::new(FailureClass::Cluster, "no node is known to serve this key's slot");
-            master_of(&settings.dialer, seeds, key).await.ok_or_else(unknown)?
+            view_of(&settings.dialer, seeds).await?.master_of(slot_of(key)).cloned().ok_or_else(unknown)?
         }
     };
     settings.dialer.dial(&address, Arc::new(Notify::new())).await

@@ -58,12 +58,9 @@ impl Kind {
         }
     }
 
-    /// How many arguments a charge of this kind has.
-    fn arguments(self) -> usize {
-        match self {
-            Self::FixedWindow | Self::SlidingLog | Self::SlidingWindow => 3,
-            Self::TokenBucket => 4,
-        }
+    /// The names of the numbers that a charge of this kind brings as arguments, in order.
+    fn numbers(self) -> Vec<String> {
+        part(self.text(), "numbers").trim().split(", ").map(str::to_owned).collect()
     }
 }
 
@@ -114,15 +111,11 @@ fn command(verb: &str, script: &str, charges: &[Charge<'_>], not_after_ms: i64, 
 }
 
 fn text(shape: &[Slot]) -> String {
-    let arguments: usize = COMMON_ARGUMENTS + shape.iter().map(|slot| slot.kind.arguments()).sum::<usize>();
     let mut script = HEADER.to_owned();
-    let open = OPEN.replace("$KEYS", &shape.len().to_string()).replace("$ARGV", &arguments.to_string());
-    script.push_str(&code(&open));
+    script.push_str(&code(&open(shape)));
     let each = |section: &str, script: &mut String| {
-        let mut first = COMMON_ARGUMENTS + 1;
-        for (index, slot) in shape.iter().enumerate() {
-            script.push_str(&charge_part(*slot, section, index + 1, first));
-            first += slot.kind.arguments();
+        for ((slot, first), place) in shape.iter().zip(first_arguments(shape)).zip(1..) {
+            script.push_str(&charge_part(*slot, section, place, first));
         }
     };
     each("arguments", &mut script);
@@ -142,6 +135,35 @@ fn text(shape: &[Slot]) -> String {
         Role::Shadow => format!(", remaining_{n}, retry_{n}, reset_{n}, charged_{n}"),
     });
     script + &format!("return {{admitted, now_us{}}}\n", fields.collect::<String>())
+}
+
+/// The first part, with what it needs to know of the shape.
+fn open(shape: &[Slot]) -> String {
+    let (mut names, mut values, mut arguments) = (String::new(), String::new(), COMMON_ARGUMENTS);
+    for (slot, place) in shape.iter().zip(1..) {
+        for name in slot.kind.numbers() {
+            arguments += 1;
+            names += &format!(", {name}_{place}");
+            // The usual cost needs no reading.
+            let shortcut = if name == "cost" { format!("ARGV[{arguments}] == '1' and 1 or ") } else { String::new() };
+            values += &format!(", {shortcut}ARGV[{arguments}] + 0");
+        }
+    }
+    let first = first_arguments(shape).map(|first| first.to_string()).collect::<Vec<_>>().join(", ");
+    OPEN.replace("$KEYS", &shape.len().to_string())
+        .replace("$ARGV", &arguments.to_string())
+        .replace("$NAMES", &names)
+        .replace("$VALUES", &values)
+        .replace("$FIRST", &first)
+}
+
+/// The place of each charge's first argument.
+fn first_arguments(shape: &[Slot]) -> impl Iterator<Item = usize> {
+    shape.iter().scan(COMMON_ARGUMENTS + 1, |next, slot| {
+        let first = *next;
+        *next += slot.kind.numbers().len();
+        Some(first)
+    })
 }
 
 /// One section of one charge: its included pieces and its names filled in. A shadow charge has a count of its own and writes
@@ -210,8 +232,11 @@ mod tests {
     fn every_charge_has_its_own_arguments() {
         let text = text(&[slot(Kind::TokenBucket, Role::Enforced), slot(Kind::FixedWindow, Role::Enforced)]);
         assert!(text.contains("#KEYS ~= 2 or #ARGV ~= 9"), "{text}");
-        assert!(text.contains("tonumber(ARGV[3]), tonumber(ARGV[3 + 1]), tonumber(ARGV[3 + 2])"), "{text}");
-        assert!(text.contains("tonumber(ARGV[7]), tonumber(ARGV[7 + 1]), tonumber(ARGV[7 + 2])"), "{text}");
+        let names = "not_after, n, rate_1, per_1, burst_1, cost_1, limit_2, window_2, cost_2 = pcall(";
+        assert!(text.contains(names), "{text}");
+        let values = [3, 4, 5].map(|place| format!(", ARGV[{place}] + 0")).concat();
+        assert!(text.contains(&format!("{values}, ARGV[6] == '1' and 1 or ARGV[6] + 0, ARGV[7] + 0")), "{text}");
+        assert!(text.contains("ipairs({3, 7})"), "{text}");
         assert!(text.ends_with("remaining_1, retry_1, reset_1, remaining_2, retry_2, reset_2}\n"), "{text}");
     }
 

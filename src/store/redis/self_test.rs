@@ -13,7 +13,7 @@ use crate::decision::verdict::FailureClass;
 use crate::store::StoreError;
 
 /// The commands of the scripts in `lua/`, each with arguments of the right number. A test holds this list against the scripts.
-pub const COMMANDS: [&[&str]; 11] = [
+const COMMANDS: [&[&str]; 11] = [
     &["GET", "$KEY"],
     &["PEXPIRETIME", "$KEY"],
     &["SET", "$KEY", "1", "PXAT", "1"],
@@ -27,38 +27,68 @@ pub const COMMANDS: [&[&str]; 11] = [
     &["TIME"],
 ];
 
-/// ARGV: for each command the number of its words, then the words. Reply: the names that are denied.
+/// How those scripts are called.
+const CALL: &[&str] = &["EVALSHA", "0000000000000000000000000000000000000000", "1", "$KEY"];
+
+/// What else a node of a Cluster is sent.
+pub const CLUSTER: [&[&str]; 3] = [&["ASKING"], &["CLUSTER", "SLOTS"], &["CLUSTER", "INFO"]];
+
+/// What checks do without, less well: the script's text is sent each time, a replica is found by the first check.
+pub const COMFORT: [&[&str]; 2] = [&["SCRIPT", "LOAD", "x"], &["ROLE"]];
+
+/// What no check does without.
+pub fn needed() -> Vec<&'static [&'static str]> {
+    COMMANDS.into_iter().chain([CALL]).collect()
+}
+
+/// ARGV: for each command the number of its words, then the words. Reply: which of the commands are denied, from 0.
 const SCRIPT: &str = "#!lua flags=no-writes
-local denied, at = {}, 1
+local denied, at, place = {}, 1, 0
 while at <= #ARGV do
   local count = tonumber(ARGV[at])
-  if not redis.acl_check_cmd(unpack(ARGV, at + 1, at + count)) then denied[#denied + 1] = ARGV[at + 1] end
-  at = at + 1 + count
+  if not redis.acl_check_cmd(unpack(ARGV, at + 1, at + count)) then denied[#denied + 1] = place end
+  at, place = at + 1 + count, place + 1
 end
 return denied
 ";
 
-/// The names of the commands that this user may not send on keys that begin with `prefix`.
-pub async fn denied(wire: &MultiplexedConnection, prefix: &str, limit: Duration) -> Result<Vec<String>, StoreError> {
+/// The names of those of `commands` that this user may not send on keys that begin with `prefix`.
+pub async fn denied(
+    wire: &MultiplexedConnection,
+    prefix: &str,
+    commands: &[&[&str]],
+    limit: Duration,
+) -> Result<Vec<String>, StoreError> {
     let key = format!("{prefix}:self-test:v0:{}", "0".repeat(64));
     let mut command = Cmd::new();
     command.arg("EVAL").arg(SCRIPT).arg(0);
-    for words in COMMANDS {
+    for words in commands {
         command.arg(words.len());
-        for word in words {
+        for word in *words {
             command.arg(if *word == "$KEY" { key.as_str() } else { *word });
         }
     }
-    let Value::Array(names) = ask(wire, &command, limit).await? else {
-        return Err(StoreError::new(FailureClass::Malformed, "the self-test does not answer a list"));
+    let malformed = || StoreError::new(FailureClass::Malformed, "the self-test does not answer a list of places");
+    let Value::Array(places) = ask(wire, &command, limit).await? else { return Err(malformed()) };
+    let name = |place: Value| match place {
+        Value::Int(place) => usize::try_from(place).ok().and_then(|place| commands.get(place)).map(|words| name(words)),
+        _ => None,
     };
-    let name = |value| if let Value::BulkString(name) = value { String::from_utf8(name).ok() } else { None };
-    Ok(names.into_iter().filter_map(name).collect())
+    places.into_iter().map(|place| name(place).ok_or_else(malformed)).collect()
+}
+
+/// As ACL rules write it.
+fn name(words: &[&str]) -> String {
+    match words {
+        [group @ ("SCRIPT" | "CLUSTER"), command, ..] => format!("{group}|{command}"),
+        [command, ..] => (*command).to_owned(),
+        [] => String::new(),
+    }
 }
 
 /// An error that names what is missing, if anything is.
 pub async fn run(wire: &MultiplexedConnection, prefix: &str, limit: Duration) -> Result<(), StoreError> {
-    let denied = denied(wire, prefix, limit).await?;
+    let denied = denied(wire, prefix, &needed(), limit).await?;
     if denied.is_empty() {
         return Ok(());
     }
@@ -84,5 +114,11 @@ mod tests {
         }
         let asked: BTreeSet<String> = COMMANDS.iter().map(|words| words[0].to_owned()).collect();
         assert_eq!(asked, sent);
+    }
+
+    #[test]
+    fn commands_are_named_as_acl_rules_name_them() {
+        assert_eq!(name(COMFORT[0]), "SCRIPT|LOAD");
+        assert_eq!(name(CALL), "EVALSHA");
     }
 }

@@ -77,6 +77,20 @@ impl Sentinels {
         most.map(|(address, _)| address).filter(|address| address != current)
     }
 
+    /// Whom each of them names, in order.
+    pub async fn each(&self) -> Vec<(Address, Result<Address, StoreError>)> {
+        let ask = |watcher: &Arc<Sentinel>| {
+            let (watcher, name) = (Arc::clone(watcher), self.name.clone());
+            tokio::spawn(async move { (watcher.address.clone(), watcher.master_of(&name).await) })
+        };
+        let asked: Vec<_> = self.watchers.iter().map(ask).collect();
+        let mut answers = Vec::with_capacity(asked.len());
+        for answer in asked {
+            answers.extend(answer.await.ok()); // it only fails with the runtime
+        }
+        answers
+    }
+
     /// Counts answers until more than half of all Sentinels agree, or all have answered or had their time.
     async fn votes(&self) -> Votes {
         let none = StoreError::new(FailureClass::Disconnected, "no Sentinel is configured");

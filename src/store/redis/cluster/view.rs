@@ -5,6 +5,7 @@ use std::sync::Arc;
 use redis::Value;
 use redis::aio::MultiplexedConnection;
 use tokio::sync::Notify;
+use tokio::time::timeout;
 
 use crate::decision::verdict::FailureClass;
 use crate::store::StoreError;
@@ -21,15 +22,61 @@ pub struct View {
 }
 
 impl View {
-    /// The view with the highest epoch; among several the one that most nodes share.
-    pub fn newest(views: Vec<Self>) -> Option<Self> {
+    /// The view with the highest epoch; among several the one that most nodes share. If there is none, why not.
+    pub fn newest(answers: Vec<(Address, Result<Self, StoreError>)>) -> Result<Self, StoreError> {
+        let mut why_not = StoreError::new(FailureClass::Cluster, "no node was asked");
+        let mut views = Vec::with_capacity(answers.len());
+        for (address, answer) in answers {
+            match answer {
+                Ok(view) => views.push(view),
+                Err(error) => why_not = StoreError::new(error.class, format!("{address}: {}", error.detail)),
+            }
+        }
         let votes = |view: &Self| views.iter().filter(|other| *other == view).count();
-        views.iter().max_by_key(|view| (view.epoch, votes(view))).cloned()
+        views.iter().max_by_key(|view| (view.epoch, votes(view))).cloned().ok_or(why_not)
+    }
+
+    /// The master that serves `slot`.
+    pub fn master_of(&self, slot: u16) -> Option<&Address> {
+        let serving = self.ranges.iter().find(|(first, last, _)| (*first..=*last).contains(&slot));
+        serving.map(|(_, _, address)| address)
+    }
+
+    /// Every master that serves slots, once.
+    pub fn masters(&self) -> Vec<Address> {
+        let mut masters: Vec<_> = self.ranges.iter().map(|(_, _, address)| address.clone()).collect();
+        masters.sort();
+        masters.dedup();
+        masters
+    }
+
+    /// How many slots are served.
+    pub fn slots(&self) -> usize {
+        self.ranges.iter().map(|(first, last, _)| usize::from(last - first) + 1).sum()
     }
 }
 
+/// What each of `addresses` says, all asked at once. One that hangs delays the answer by its own time-outs, and nothing else.
+pub async fn ask_all(dialer: &Arc<Dialer>, addresses: Vec<Address>) -> Vec<(Address, Result<View, StoreError>)> {
+    let limit = dialer.connect_timeout + 2 * dialer.command_timeout;
+    let ask = |address: Address| {
+        let dialer = Arc::clone(dialer);
+        tokio::spawn(async move {
+            let late = |_| Err(StoreError::new(FailureClass::Timeout, "the server does not answer in time"));
+            let answer = timeout(limit, ask(&dialer, &address)).await.unwrap_or_else(late);
+            (address, answer)
+        })
+    };
+    let asked: Vec<_> = addresses.into_iter().map(ask).collect();
+    let mut answers = Vec::with_capacity(asked.len());
+    for answer in asked {
+        answers.extend(answer.await.ok()); // it only fails with the runtime
+    }
+    answers
+}
+
 /// Asks the node at `address` on a connection of its own: what serves checks is not held up.
-pub async fn ask(dialer: &Dialer, address: &Address) -> Result<View, StoreError> {
+async fn ask(dialer: &Dialer, address: &Address) -> Result<View, StoreError> {
     let wire = dialer.dial(address, Arc::new(Notify::new())).await?;
     let epoch = epoch(&wire, dialer).await?;
     let mut slots = redis::cmd("CLUSTER");
@@ -113,8 +160,22 @@ mod tests {
     #[test]
     fn the_highest_epoch_rules_and_then_the_most_votes() {
         let view = |epoch, port| View { epoch, ranges: vec![(0, 1, tcp("h", port))] };
-        assert_eq!(View::newest(vec![view(3, 1), view(5, 2), view(3, 1)]), Some(view(5, 2)));
-        assert_eq!(View::newest(vec![view(5, 1), view(5, 2), view(5, 2)]), Some(view(5, 2)));
-        assert_eq!(View::newest(vec![]), None);
+        let newest = |views: [View; 3]| View::newest(views.map(|view| (tcp("h", 1), Ok(view))).into());
+        assert_eq!(newest([view(3, 1), view(5, 2), view(3, 1)]), Ok(view(5, 2)));
+        assert_eq!(newest([view(5, 1), view(5, 2), view(5, 2)]), Ok(view(5, 2)));
+    }
+
+    #[test]
+    fn without_a_view_it_is_told_why() {
+        let refused = StoreError::new(FailureClass::Permission, "no");
+        let why_not = View::newest(vec![(tcp("h", 7000), Err(refused))]).unwrap_err();
+        assert_eq!((why_not.class, &*why_not.detail), (FailureClass::Permission, "h:7000: no"));
+    }
+
+    #[test]
+    fn a_view_tells_masters_and_slots() {
+        let view = View { epoch: 1, ranges: vec![(0, 9, tcp("a", 1)), (10, 10, tcp("b", 1)), (12, 13, tcp("a", 1))] };
+        assert_eq!(view.masters(), [tcp("a", 1), tcp("b", 1)]);
+        assert_eq!((view.slots(), view.master_of(10), view.master_of(11)), (13, Some(&tcp("b", 1)), None));
     }
 }
