@@ -1,7 +1,7 @@
 //! What an algorithm is, and the joint rule over several of them: all admit, or none is charged.
 //!
 //! The embedded store runs this code; `lua/` holds its twin for Redis, and a test drives both with the same
-//! schedules. To add an algorithm: one file beside this one, one variant in [`Algorithm`] and [`Standing`], one
+//! schedules. To add an algorithm: one file beside this one, one variant in [`Algorithm`] and `Standing`, one
 //! fragment in `lua/`.
 
 use super::fixed_window::{self, FixedWindow};
