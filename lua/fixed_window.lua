@@ -32,8 +32,8 @@ local room_$N = limit_$N - count_$N
 $include fits
 
 --- prepare
-local units_$N = $CHARGED == 1 and ARGV[$A + 2] or format('%d', $CHARGED * cost_$N)
-local ends_$N = format('%d', now + window_$N)
+local units_$N = $CHARGED == 1 and ARGV[$A + 2] or string.format('%d', $CHARGED * cost_$N)
+local ends_$N = string.format('%d', now + window_$N)
 
 --- write
 if count_$N > 0 then
