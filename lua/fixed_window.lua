@@ -21,7 +21,7 @@ if stored_$N then
   left_$N = expires_$N - now
   if left_$N > window_$N + 1000 then return {-6, now_us, $N} end
   if left_$N > 0 then
-    count_$N = tonumber(stored_$N)
+    count_$N = stored_$N + 0
     -- A clock that stepped back must not make the wait longer than the window.
     if left_$N > window_$N then left_$N = window_$N end
   else
@@ -32,8 +32,8 @@ local room_$N = limit_$N - count_$N
 $include fits
 
 --- prepare
-local units_$N = $CHARGED == 1 and ARGV[$A + 2] or format('%d', $CHARGED * cost_$N)
-local ends_$N = format('%d', now + window_$N)
+local units_$N = $CHARGED == 1 and ARGV[$A + 2] or string.format('%d', $CHARGED * cost_$N)
+local ends_$N = count_$N == 0 and string.format('%d', now + window_$N)
 
 --- write
 if count_$N > 0 then
@@ -42,11 +42,10 @@ else
   call('SET', KEYS[$N], units_$N, 'PXAT', ends_$N)
   left_$N = window_$N
 end
-count_$N = count_$N + $CHARGED * cost_$N
+room_$N = room_$N - $CHARGED * cost_$N
 
 --- reply
-local remaining_$N = limit_$N - count_$N
-if remaining_$N < 0 then remaining_$N = 0 end
+local remaining_$N = room_$N > 0 and room_$N or 0
 local retry_$N, reset_$N = 0, left_$N
 if cost_$N > limit_$N then
   retry_$N = -1

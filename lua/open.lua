@@ -25,12 +25,12 @@
 -- The header line above this text (Redis 7.0, Valkey 7.2) makes a replica, a full or a write-refusing node answer
 -- an error before the first line runs, so that it can never answer "limited" from stale data.
 --
--- Text of digits becomes a number by arithmetic (`x + 0`): tonumber is a call, and reads it twice.
-local call, redis_pcall, find, match, format = redis.call, redis.pcall, string.find, string.match, string.format
-local floor, ceil, min = math.floor, math.ceil, math.min
+-- Calls are what Lua is slow at. Text of digits becomes a number by arithmetic (`x + 0`; tonumber reads it twice), and
+-- floor(x / y) is (x - x % y) / y, as exact for whole numbers below 2^53. Only what is used often has a local name.
+local KEYS, ARGV, call, find = KEYS, ARGV, redis.call, string.find
 local time = call('TIME')
 local now_us = time[1] * 1000000 + time[2]
-local now = floor(now_us / 1000)
+local now = (now_us - now_us % 1000) / 1000
 if #KEYS ~= $KEYS or #ARGV ~= $ARGV then
   return {-2, now_us, 0}
 end

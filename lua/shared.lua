@@ -9,9 +9,9 @@ end
 
 --- string
 -- stored_$N: the string, or false where there is none; expires_$N: its expiry, which every state of ours has.
-local stored_$N, expires_$N = redis_pcall('GET', KEYS[$N]), 0
+local stored_$N, expires_$N = redis.pcall('GET', KEYS[$N]), 0
 if stored_$N then
-  if type(stored_$N) == 'table' then
+  if stored_$N.err then -- nil of a string
     if find(stored_$N.err, '^WRONGTYPE') then return {-3, now_us, $N} end
     return stored_$N
   end
@@ -21,9 +21,9 @@ end
 
 --- fits
 -- How many requests fit the room of this limit; the narrowest limit rules.
-local fits_$N = floor(room_$N / cost_$N)
+local fits_$N = (room_$N - room_$N % cost_$N) / cost_$N
 if fits_$N < admitted then admitted = fits_$N end
 
 --- fits, shadow
 -- A shadow limit narrows nothing.
-local fits_$N = floor(room_$N / cost_$N)
+local fits_$N = (room_$N - room_$N % cost_$N) / cost_$N

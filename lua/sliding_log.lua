@@ -17,7 +17,7 @@ window_$N = window_$N * 1000
 
 --- check
 local at_$N, alive_$N, size_$N, label_$N, last_$N = now_us, 0, 0, 0, 0
-local newest_$N = redis_pcall('ZRANGE', KEYS[$N], -1, -1, 'WITHSCORES')
+local newest_$N = redis.pcall('ZRANGE', KEYS[$N], -1, -1, 'WITHSCORES')
 if newest_$N.err then
   if find(newest_$N.err, '^WRONGTYPE') then return {-3, now_us, $N} end
   return newest_$N
@@ -32,23 +32,23 @@ if newest_$N[1] then
   end
   label_$N, last_$N = tonumber(label), tonumber(score)
   if last_$N > now_us + 1000000 then return {-7, now_us, $N} end
-  if expires ~= ceil((last_$N + window_$N) / 1000) then return {-6, now_us, $N} end
+  if expires ~= math.ceil((last_$N + window_$N) / 1000) then return {-6, now_us, $N} end
   -- A clock that stepped back stops at the log's latest instant.
   if last_$N > now_us then at_$N = last_$N end
   size_$N = call('ZCARD', KEYS[$N])
-  alive_$N = call('ZCOUNT', KEYS[$N], format('(%d', at_$N - window_$N), '+inf')
+  alive_$N = call('ZCOUNT', KEYS[$N], string.format('(%d', at_$N - window_$N), '+inf')
 end
 local room_$N = limit_$N - alive_$N
 $include fits
 
 --- prepare
 local units_$N = $CHARGED * cost_$N
-local score_$N, ends_$N = format('%d', at_$N), format('%d', ceil((at_$N + window_$N) / 1000))
-local dead_$N = format('%d', at_$N - window_$N)
+local score_$N, ends_$N = string.format('%d', at_$N), string.format('%d', math.ceil((at_$N + window_$N) / 1000))
+local dead_$N = string.format('%d', at_$N - window_$N)
 if label_$N < at_$N then label_$N = at_$N - 1 end
 local pairs_$N = {}
 for unit = 1, units_$N do
-  pairs_$N[2 * unit - 1], pairs_$N[2 * unit] = score_$N, format('%016d', label_$N + unit)
+  pairs_$N[2 * unit - 1], pairs_$N[2 * unit] = score_$N, string.format('%016d', label_$N + unit)
 end
 
 --- write
@@ -56,7 +56,7 @@ end
 -- an empty set is deleted with its expiry, and the next add would make a key without one.
 call('PEXPIREAT', KEYS[$N], ends_$N)
 for first = 1, 2 * units_$N, 4000 do
-  call('ZADD', KEYS[$N], unpack(pairs_$N, first, min(first + 3999, 2 * units_$N)))
+  call('ZADD', KEYS[$N], unpack(pairs_$N, first, math.min(first + 3999, 2 * units_$N)))
 end
 if size_$N == 0 then
   call('PEXPIREAT', KEYS[$N], ends_$N)
@@ -75,8 +75,8 @@ elseif cost_$N > remaining_$N then
   -- So many of the oldest units must have gone; the last of them decides.
   local rank = size_$N - alive_$N + alive_$N + cost_$N - limit_$N - 1
   local gone = call('ZRANGE', KEYS[$N], rank, rank, 'WITHSCORES')
-  retry_$N = ceil((tonumber(gone[2]) + window_$N - at_$N) / 1000)
+  retry_$N = math.ceil((tonumber(gone[2]) + window_$N - at_$N) / 1000)
 end
 if alive_$N > 0 then
-  reset_$N = ceil((last_$N + window_$N - at_$N) / 1000)
+  reset_$N = math.ceil((last_$N + window_$N - at_$N) / 1000)
 end

@@ -21,7 +21,7 @@ local at_$N, index_$N, previous_$N, current_$N, same_$N = now, 0, 0, 0, false
 $include string
 if stored_$N then
   if #stored_$N > 50 then return {-5, now_us, $N} end
-  local i, p, c = match(stored_$N, '^(%d+):(%d+):([1-9]%d*)$')
+  local i, p, c = string.match(stored_$N, '^(%d+):(%d+):([1-9]%d*)$')
   if not i or find(stored_$N, '^0%d') or find(stored_$N, ':0%d') or #i > 13 or #p > 16 or #c > 16 then
     return {-5, now_us, $N}
   end
@@ -32,23 +32,23 @@ if stored_$N then
   if expires_$N ~= start + 2 * window_$N then return {-6, now_us, $N} end
   -- A clock that stepped back stops at the window's start.
   if start > now then at_$N = start end
-  index_$N = floor(at_$N / window_$N)
+  index_$N = math.floor(at_$N / window_$N)
   if i == index_$N then
     previous_$N, current_$N, same_$N = p, c, true
   elseif i + 1 == index_$N then
     previous_$N = c
   end
 else
-  index_$N = floor(now / window_$N)
+  index_$N = math.floor(now / window_$N)
 end
 local left_$N = (index_$N + 1) * window_$N - at_$N
-local weighted_$N = ceil(previous_$N * left_$N / window_$N)
+local weighted_$N = math.ceil(previous_$N * left_$N / window_$N)
 local room_$N = limit_$N - current_$N - weighted_$N
 $include fits
 
 --- prepare
-local state_$N = format('%d:%d:%d', index_$N, previous_$N, current_$N + $CHARGED * cost_$N)
-local ends_$N = format('%d', (index_$N + 2) * window_$N)
+local state_$N = string.format('%d:%d:%d', index_$N, previous_$N, current_$N + $CHARGED * cost_$N)
+local ends_$N = string.format('%d', (index_$N + 2) * window_$N)
 
 --- write
 if same_$N then
@@ -67,9 +67,9 @@ if cost_$N > limit_$N then
 elseif cost_$N > remaining_$N then
   local room = limit_$N - cost_$N - current_$N
   if room >= 0 then
-    retry_$N = left_$N - floor(room * window_$N / previous_$N)
+    retry_$N = left_$N - math.floor(room * window_$N / previous_$N)
   else
-    retry_$N = left_$N + window_$N - floor((limit_$N - cost_$N) * window_$N / current_$N)
+    retry_$N = left_$N + window_$N - math.floor((limit_$N - cost_$N) * window_$N / current_$N)
   end
 end
 if current_$N > 0 then

@@ -16,7 +16,7 @@ local capacity_$N = burst_$N * per_$N
 if not (rate_$N >= 1 and rate_$N <= 1000000000 and per_$N >= 1 and per_$N <= 31622400000
     and burst_$N >= 1 and burst_$N <= 1000000000 and cost_$N >= 1 and cost_$N <= 1000000000
     and (rate_$N + per_$N + burst_$N + cost_$N) % 1 == 0
-    and capacity_$N <= 9007199254740991 and ceil(capacity_$N / rate_$N) <= 31622400000) then
+    and capacity_$N <= 9007199254740991 and math.ceil(capacity_$N / rate_$N) <= 31622400000) then
   return {-2, now_us, $N}
 end
 
@@ -25,7 +25,7 @@ local at_$N, level_$N = now, capacity_$N
 $include string
 if stored_$N then
   if #stored_$N > 30 then return {-5, now_us, $N} end
-  local level, time = match(stored_$N, '^(%d+):(%d+)$')
+  local level, time = string.match(stored_$N, '^(%d+):(%d+)$')
   if not level or #level > 16 or #time > 13 or find(stored_$N, '^0%d') or find(stored_$N, ':0%d') then
     return {-5, now_us, $N}
   end
@@ -38,29 +38,29 @@ if stored_$N then
   if time > now then at_$N = time end
   -- A key that lingers past its end is a full bucket, like none at all, whatever today's rate and burst would make of it.
   -- Compared before it is multiplied, so that no idle time is too long.
-  if expires_$N > now and at_$N - time < ceil((capacity_$N - level) / rate_$N) then
+  if expires_$N > now and at_$N - time < math.ceil((capacity_$N - level) / rate_$N) then
     level_$N = level + (at_$N - time) * rate_$N
   end
 end
 local need_$N = cost_$N * per_$N
 -- In requests times their cost, so that the shared piece divides it back.
 local room_$N = 0
-if cost_$N <= burst_$N then room_$N = floor(level_$N / need_$N) * cost_$N end
+if cost_$N <= burst_$N then room_$N = math.floor(level_$N / need_$N) * cost_$N end
 $include fits
 
 --- prepare
 local after_$N = level_$N - $CHARGED * need_$N
-local state_$N = format('%d:%d', after_$N, at_$N)
-local ends_$N = format('%d', at_$N + ceil((capacity_$N - after_$N) / rate_$N))
+local state_$N = string.format('%d:%d', after_$N, at_$N)
+local ends_$N = string.format('%d', at_$N + math.ceil((capacity_$N - after_$N) / rate_$N))
 
 --- write
 call('SET', KEYS[$N], state_$N, 'PXAT', ends_$N)
 level_$N = after_$N
 
 --- reply
-local remaining_$N = floor(level_$N / per_$N)
+local remaining_$N = math.floor(level_$N / per_$N)
 local retry_$N = -1
 if cost_$N <= burst_$N then
-  retry_$N = need_$N > level_$N and ceil((need_$N - level_$N) / rate_$N) or 0
+  retry_$N = need_$N > level_$N and math.ceil((need_$N - level_$N) / rate_$N) or 0
 end
-local reset_$N = ceil((capacity_$N - level_$N) / rate_$N)
+local reset_$N = math.ceil((capacity_$N - level_$N) / rate_$N)
