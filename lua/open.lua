@@ -46,6 +46,6 @@ if not are_numbers then
   end
   return {-2, now_us, place}
 end
-if not (n >= 1 and n <= 1000000 and n % 1 == 0) then
+if not (not_after >= 0 and n >= 1 and n <= 1000000 and n % 1 == 0) then
   return {-2, now_us, 0}
 end

@@ -3,7 +3,7 @@
 --- limit, window, cost
 -- The bounds are those of the configuration's hard ends.
 if not (limit_$N >= 1 and limit_$N <= 1000000000 and window_$N >= 1 and window_$N <= 31622400000
-    and cost_$N >= 1 and cost_$N <= 1000000000 and (limit_$N + window_$N + cost_$N) % 1 == 0) then
+    and cost_$N >= 1 and cost_$N <= 1000000000 and limit_$N % 1 + window_$N % 1 + cost_$N % 1 == 0) then
   return {-2, now_us, $N}
 end
 

@@ -58,11 +58,12 @@ call('PEXPIREAT', KEYS[$N], ends_$N)
 for first = 1, 2 * units_$N, 4000 do
   call('ZADD', KEYS[$N], unpack(pairs_$N, first, math.min(first + 3999, 2 * units_$N)))
 end
-if size_$N == 0 then
-  call('PEXPIREAT', KEYS[$N], ends_$N)
-elseif alive_$N < size_$N then
+if alive_$N < size_$N then
   call('ZREMRANGEBYSCORE', KEYS[$N], '-inf', dead_$N)
 end
+-- Again, also for a key that was there: on Redis 7.0 the clock runs on within a script, and an expiry that had passed by the
+-- first time deleted the key, which ZADD then made anew without one.
+call('PEXPIREAT', KEYS[$N], ends_$N)
 alive_$N, size_$N, last_$N = alive_$N + units_$N, alive_$N + units_$N, at_$N
 
 --- reply
@@ -75,7 +76,7 @@ elseif cost_$N > remaining_$N then
   -- So many of the oldest units must have gone; the last of them decides.
   local rank = size_$N - alive_$N + alive_$N + cost_$N - limit_$N - 1
   local gone = call('ZRANGE', KEYS[$N], rank, rank, 'WITHSCORES')
-  retry_$N = math.ceil((tonumber(gone[2]) + window_$N - at_$N) / 1000)
+  retry_$N = math.ceil((tonumber(gone[2] or last_$N) + window_$N - at_$N) / 1000)
 end
 if alive_$N > 0 then
   reset_$N = math.ceil((last_$N + window_$N - at_$N) / 1000)

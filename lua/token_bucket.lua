@@ -15,7 +15,7 @@ rate, per, burst, cost
 local capacity_$N = burst_$N * per_$N
 if not (rate_$N >= 1 and rate_$N <= 1000000000 and per_$N >= 1 and per_$N <= 31622400000
     and burst_$N >= 1 and burst_$N <= 1000000000 and cost_$N >= 1 and cost_$N <= 1000000000
-    and (rate_$N + per_$N + burst_$N + cost_$N) % 1 == 0
+    and rate_$N % 1 + per_$N % 1 + burst_$N % 1 + cost_$N % 1 == 0
     and capacity_$N <= 9007199254740991 and math.ceil(capacity_$N / rate_$N) <= 31622400000) then
   return {-2, now_us, $N}
 end

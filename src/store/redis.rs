@@ -145,17 +145,23 @@ impl RedisStore {
     ) -> Result<Reply, CallError> {
         let sent = clock::now();
         let give_up = call.deadline.min(sent + self.command_timeout);
+        let patience = Patience { until: give_up, is_whole: give_up - sent >= self.command_timeout * 3 / 4 };
         let not_after = connection.not_after_ms(give_up);
         let Call { script, charges, n, .. } = call;
         let by_hash = script.by_hash(charges, not_after, *n);
-        let value = match send(node, connection, by_hash, asking, give_up).await {
+        let value = match send(node, connection, by_hash, asking, patience).await {
             Err(error) if error.is_no_script => {
                 connection.load_script(script.text(), self.command_timeout);
-                send(node, connection, script.by_text(charges, not_after, *n), asking, give_up).await?
+                send(node, connection, script.by_text(charges, not_after, *n), asking, patience).await?
             }
             answer => answer?,
         };
         let (reply, store_us) = reply::decode(&value, charges.iter().map(|charge| charge.role))?;
+        if matches!(&reply, Reply::Taken(taken) if taken.admitted > *n) {
+            return Err(
+                StoreError::new(FailureClass::Malformed, "more requests are admitted than were asked for").into()
+            );
+        }
         connection.learn_clock(sent, clock::now(), store_us);
         Ok(reply)
     }
@@ -172,6 +178,14 @@ impl RedisStore {
     }
 }
 
+/// How long a reply is waited for.
+#[derive(Clone, Copy)]
+struct Patience {
+    until: Instant,
+    /// Whether that is about as long as a command may take, rather than what a caller's deadline has left.
+    is_whole: bool,
+}
+
 /// Sends one command once, after ASKING in the same write where a redirect asked for it, and notes what the outcome says about
 /// the connection.
 async fn send(
@@ -179,7 +193,7 @@ async fn send(
     connection: &Arc<Connection>,
     command: Cmd,
     asking: bool,
-    give_up: Instant,
+    patience: Patience,
 ) -> Result<Value, CallError> {
     let answer = async {
         if asking {
@@ -190,7 +204,7 @@ async fn send(
             connection.send(&command).await
         }
     };
-    match timeout_at(give_up, answer).await {
+    match timeout_at(patience.until, answer).await {
         Ok(Ok(value)) => {
             connection.answered();
             Ok(value)
@@ -206,7 +220,8 @@ async fn send(
         }
         Err(_) => {
             let error = StoreError::new(FailureClass::Timeout, "Redis did not answer in time");
-            if connection.timed_out() {
+            // A caller in a hurry says nothing about the connection.
+            if patience.is_whole && connection.timed_out() {
                 node.drop_connection(connection, &error);
             }
             Err(error.into())

@@ -160,3 +160,24 @@ fn a_check_that_comes_too_late_is_not_counted() {
     }
     assert_eq!(redis.get(&keys::orders("ada")), None);
 }
+
+// A time-out shows that a connection is dead only if the command had its whole time. Callers with short deadlines would
+// otherwise take a good connection away from all others, again and again.
+#[test]
+fn callers_in_a_hurry_do_not_take_the_connection_from_the_others() {
+    let redis = RedisServer::start();
+    let proxy = FaultProxy::start(redis.port());
+    let sidecar = Setup::redis(proxy.port()).policy("orders", 100, "60s", "closed").start();
+    let client = sidecar.client();
+    for _ in 0..2 {
+        assert_eq!(client.check(&Check::of("before")).outcome(), Outcome::Allowed);
+    }
+    proxy.delay(Duration::from_millis(80));
+    for _ in 0..5 {
+        // 15 ms are kept for the way back, so Redis has 35.
+        let hurried = client.check_within(&Check::of("ada"), Duration::from_millis(50));
+        assert!(hurried.is_ok_and(|answer| answer.outcome() == Outcome::Failed));
+    }
+    assert_eq!(client.check(&Check::of("grace")).outcome(), Outcome::Allowed);
+    assert_eq!(proxy.accepted(), 1, "connections");
+}

@@ -227,3 +227,29 @@ fn a_log_takes_many_units_in_one_call_each_with_a_label_of_its_own() {
         assert!(server.pttl(&charges[0].key.text) > 0);
     }
 }
+
+// Their sum is whole.
+#[test]
+fn two_fractions_are_not_taken_for_whole_numbers() {
+    let server = RedisServer::start();
+    for (n, slot) in four(5, HOUR_MS).into_iter().enumerate() {
+        let subject = Subject::new(&format!("s{n}"), &[slot]);
+        let good = words(&subject.charges(&[slot], 1), NEVER_LATE_MS, 1);
+        let last = good.len() - BEFORE_ARGV;
+        for (first, second) in [(3, 4), (3, last), (4, last)] {
+            let half = |place: usize| String::from_utf8(good[BEFORE_ARGV + place - 1].clone()).unwrap() + ".5";
+            let bad = with(&with(&good, first, &half(first)), second, &half(second));
+            let spoilt = format!("{:?}, ARGV[{first}] and ARGV[{second}]", slot.algorithm);
+            assert_eq!(answers_untouched(&server, &bad, &spoilt), [BAD_ARGUMENTS, 1], "{spoilt}");
+        }
+    }
+}
+
+// No instant is after a deadline that is no number, so nothing would ever be late.
+#[test]
+fn a_deadline_that_is_no_number_is_refused() {
+    let server = RedisServer::start();
+    let slots = [four(5, HOUR_MS)[0]];
+    let good = words(&Subject::new("orders", &slots).charges(&slots, 1), NEVER_LATE_MS, 1);
+    assert_eq!(answers_untouched(&server, &with(&good, 1, "nan"), "not-after"), [BAD_ARGUMENTS, 0]);
+}

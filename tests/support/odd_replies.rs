@@ -82,6 +82,8 @@ pub fn shapes() -> Vec<OddReply> {
         malformed("strings for integers", &proper.replace(":60000", "$5\r\n60000"), true),
         malformed("all strings", &proper.replace(':', "+"), true),
         malformed("doubles for integers", &proper.replace(':', ","), true),
+        malformed("more admitted than asked", &proper.replacen(":1\r\n", ":2\r\n", 1), true),
+        malformed("a time that overflows", "*5\r\n:1\r\n:9223372036854775807\r\n:4\r\n:0\r\n:60000\r\n", true),
         malformed("a map", "%1\r\n+admitted\r\n:1\r\n", true),
         malformed("a set", &proper.replacen('*', "~", 1), true),
         malformed("a list in a list", &format!("*1\r\n{proper}"), true),

@@ -12,6 +12,7 @@ use tokio::time::{Instant, timeout};
 use super::dial::{Address, Dialer};
 use super::error::classify;
 use super::not_after::ClockBounds;
+use super::reply::MAX_STORE_US;
 use super::self_test;
 use crate::decision::verdict::FailureClass;
 use crate::store::{StoreError, clock};
@@ -138,7 +139,9 @@ async fn time(wire: &MultiplexedConnection, limit: Duration) -> Result<i64, Stor
     let reply = ask(wire, &redis::cmd("TIME"), limit).await?;
     let (seconds, micros): (i64, i64) = redis::from_redis_value(reply)
         .map_err(|_| StoreError::new(FailureClass::Malformed, "TIME does not answer two numbers"))?;
-    Ok(seconds * 1_000_000 + micros)
+    let time = seconds.checked_mul(1_000_000).and_then(|us| us.checked_add(micros));
+    let time = time.filter(|us| (1..=MAX_STORE_US).contains(us));
+    time.ok_or_else(|| StoreError::new(FailureClass::Malformed, "TIME answers no time of this or the next century"))
 }
 
 /// Sends one command of our own housekeeping within `limit`.

@@ -69,7 +69,9 @@ pub fn classify(error: &RedisError) -> CallError {
     CallError {
         inner: StoreError::new(class, detail(error)),
         is_no_script: error.code() == Some("NOSCRIPT"),
+        // After what is no reply at all, the next bytes mean nothing either.
         breaks_connection: class == FailureClass::Disconnected
+            || error.kind() == ErrorKind::Parse
             || matches!(error.code(), Some("READONLY" | "MASTERDOWN" | "NOAUTH")),
         redirect: redirect(error),
     }

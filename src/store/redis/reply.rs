@@ -6,6 +6,9 @@ use crate::decision::algorithm::{Admission, Foreign, Role};
 use crate::decision::verdict::{FailureClass, Taken};
 use crate::store::StoreError;
 
+/// The latest time that a store can tell, in microseconds: what its script counts exactly (the year 2255).
+pub const MAX_STORE_US: i64 = (1 << 53) - 1;
+
 /// What the script said. `lua/open.lua` documents the numbers.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Reply {
@@ -30,7 +33,7 @@ pub fn decode(value: &Value, roles: impl ExactSizeIterator<Item = Role>) -> Resu
     };
     let numbers = items.iter().map(number).collect::<Result<Vec<i64>, _>>()?;
     let (&[code, store_us], rest) = numbers.split_first_chunk().ok_or_else(malformed)?;
-    if store_us <= 0 {
+    if !(1..=MAX_STORE_US).contains(&store_us) {
         return Err(malformed());
     }
     let reply = match u64::try_from(code) {
@@ -130,6 +133,7 @@ mod tests {
             &[1, 7, 2, 0],
             &[1, 7, 2, 0, 10, 3],
             &[1, 0, 2, 0, 10],
+            &[1, i64::MAX, 2, 0, 10],
             &[1, 7, -1, 0, 10],
             &[1, 7, 2, -2, 10],
             &[1, 7, 2, 0, -1],
