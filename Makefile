@@ -39,6 +39,7 @@ test-extra: ## the store's contract against every Redis and Valkey version that 
 
 soak: parts ## the timing tests, with faults that last as long as they did in the field
 	TALLYGATE_SOAK=1 $(CARGO) test --locked --release --test timing -- --test-threads=1
+	TALLYGATE_SOAK=1 $(CARGO) test --locked --release --test suite -- file_watch numbers
 
 bench: ## what the scripts cost each Redis and Valkey version, beside a plain one (benches/README.md)
 	$(PYTHON) tests/support/fetch_parts.py --all
