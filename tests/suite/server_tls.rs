@@ -16,6 +16,8 @@ use crate::support::sidecar::Sidecar;
 use crate::support::tls::pem;
 use crate::support::wait::wait_for;
 
+/// For what happens by itself; how soon is not judged here.
+const PATIENCE: Duration = Duration::from_secs(20);
 const ENVOY: &str = "spiffe://td.example/ns/edge/sa/envoy";
 
 fn own(certificate: &Path, key: &Path) -> String {
@@ -49,7 +51,7 @@ fn is_refused(sidecar: &Sidecar, certificate: Option<&str>, reason: &str) {
     let refused = || sidecar.metrics().count("tallygate_tls_handshakes_refused_total", &[("reason", reason)]);
     let before = refused();
     assert!(!is_answered(sidecar, certificate), "{certificate:?} is answered");
-    wait_for("the refusal to be counted", Duration::from_secs(5), || refused() > before);
+    wait_for("the refusal to be counted", PATIENCE, || refused() > before);
 }
 
 #[test]
@@ -86,7 +88,7 @@ fn without_an_authority_whoever_believes_the_certificate_may_ask() {
     assert!(Client::over_tls(sidecar.grpc(), "ca", None).is_err(), "another authority does not vouch for it");
     let by_client = [("reason", "by_client")];
     let counted = || sidecar.metrics().count("tallygate_tls_handshakes_refused_total", &by_client) == 1;
-    wait_for("the client's refusal to be counted", Duration::from_secs(5), counted);
+    wait_for("the client's refusal to be counted", PATIENCE, counted);
     let line = sidecar.log().lines().find(|line| line.contains("by_client")).map(str::to_owned);
     assert!(line.is_some_and(|line| line.contains("server.tls.certificate_file")), "{}", sidecar.log());
 }
@@ -100,11 +102,11 @@ fn plain_clients_and_silent_ones_do_not_hold_up_the_others() {
     let patient = TcpStream::connect(sidecar.grpc()).unwrap();
     drop(silent);
     let refused = |reason| sidecar.metrics().count("tallygate_tls_handshakes_refused_total", &[("reason", reason)]);
-    wait_for("the silent ones to be counted", Duration::from_secs(10), || refused("closed") == 50);
+    wait_for("the silent ones to be counted", PATIENCE, || refused("closed") == 50);
     let plain = cli::run(&["probe", "--address", sidecar.grpc()]);
     assert!(plain.code.is_some_and(|code| code != 0), "a plain client is answered: {plain:?}");
-    wait_for("the plain one to be counted", Duration::from_secs(5), || refused("not_tls") > 0);
-    wait_for("the last silent one to be given up", Duration::from_secs(10), || refused("timeout") == 1);
+    wait_for("the plain one to be counted", PATIENCE, || refused("not_tls") > 0);
+    wait_for("the last silent one to be given up", PATIENCE, || refused("timeout") == 1);
     drop(patient);
     let log = sidecar.log();
     assert!(log.contains("TLS transport socket") && !log.contains("\"closed\""), "{log}");
@@ -148,7 +150,7 @@ fn a_renewed_certificate_is_shown_to_new_connections_and_old_ones_live_on() {
     assert_eq!(old.check(&Check::of("ada")).outcome(), Outcome::Allowed);
     // Another authority's, so that who believes it tells which one is shown.
     files.put("loopback");
-    wait_for("the new certificate", Duration::from_secs(5), || {
+    wait_for("the new certificate", PATIENCE, || {
         Client::over_tls(sidecar.grpc(), "ca", None).is_ok_and(|new| new.try_check(&Check::of("ada")).is_ok())
     });
     assert!(Client::over_tls(sidecar.grpc(), "mesh", None).is_err(), "the old one is gone");
@@ -160,13 +162,11 @@ fn half_a_renewal_is_refused_and_the_old_certificate_stays_in_use() {
     let files = Renewed::new();
     let sidecar = setup(&files.settings()).start();
     files.put_one("loopback", "tls.crt");
-    wait_for("the refusal", Duration::from_secs(5), || {
-        sidecar.metrics().count("tallygate_config_last_reload_failed", &[]) == 1
-    });
+    wait_for("the refusal", PATIENCE, || sidecar.metrics().count("tallygate_config_last_reload_failed", &[]) == 1);
     assert!(sidecar.log().contains("the private key does not belong to the certificate"), "{}", sidecar.log());
     assert!(is_answered(&sidecar, None));
     files.put_one("loopback-key", "tls.key");
-    wait_for("the whole renewal", Duration::from_secs(5), || {
+    wait_for("the whole renewal", PATIENCE, || {
         sidecar.metrics().count("tallygate_config_last_reload_failed", &[]) == 0
     });
     assert!(Client::over_tls(sidecar.grpc(), "ca", None).is_ok_and(|new| new.try_check(&Check::of("ada")).is_ok()));
