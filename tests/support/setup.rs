@@ -17,6 +17,7 @@ const ROUTE_IDENTITY: &str = "
 #[derive(Clone)]
 pub struct Setup {
     listen: String,
+    hmac: Option<String>,
     store: String,
     identity: String,
     policies: String,
@@ -44,6 +45,7 @@ impl Setup {
     pub fn store(yaml: &str) -> Self {
         Self {
             listen: "127.0.0.1:0".into(),
+            hmac: None,
             store: yaml.into(),
             identity: ROUTE_IDENTITY.into(),
             policies: String::new(),
@@ -54,6 +56,12 @@ impl Setup {
     /// Where the gRPC service listens, in place of any free loopback port.
     pub fn listen(mut self, address: &str) -> Self {
         self.listen = address.into();
+        self
+    }
+
+    /// The `hmac` section, in place of a file with [`SECRET`].
+    pub fn hmac(mut self, yaml: &str) -> Self {
+        self.hmac = Some(yaml.into());
         self
     }
 
@@ -105,12 +113,12 @@ impl Setup {
 
     /// The whole file, with the secret at `secret`.
     pub fn text(&self, secret: &Path) -> String {
-        let Self { listen, store, identity, policies, more } = self;
-        let secret = secret.display();
+        let Self { listen, hmac, store, identity, policies, more } = self;
+        let hmac = hmac.clone().unwrap_or_else(|| format!("{{ secret_file: '{}' }}", secret.display()));
         format!(
             "server: {{ listen: '{listen}' }}
 admin: {{ listen: '127.0.0.1:0' }}
-hmac: {{ secret_file: '{secret}' }}
+hmac: {hmac}
 store: {store}
 identity:{identity}
 policies:{policies}

@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::server::bounded;
 use crate::config::StoreSettings;
 use crate::config::reader::{Field, Section};
+use crate::config::words::is_path;
 use crate::store::redis::settings::{
     Address, Credentials, DEFAULT_TIMEOUT, Dialer, Password, RedisSettings, Tls, Topology, Url,
 };
@@ -42,7 +43,7 @@ fn memory(field: &Field<'_>) -> Option<StoreSettings> {
 }
 
 fn settings(field: &Field<'_>) -> Option<RedisSettings> {
-    let section = field.section()?;
+    let section = field.clone().private().section()?;
     let chosen = section.one_of(&["url", "sentinel", "cluster"]);
     let timeout = |key| {
         let field = section.optional(key);
@@ -149,7 +150,7 @@ fn credentials(section: &Section<'_>) -> Option<Credentials> {
 }
 
 fn tls(section: &Section<'_>) -> Option<Option<Tls>> {
-    let Some(field) = section.optional("tls") else { return Some(None) };
+    let Some(field) = section.optional("tls").map(Field::public) else { return Some(None) };
     let section = field.section()?;
     let optional = |key| section.optional(key).map_or(Some(None), |field| path(&field).map(Some));
     let (ca, certificate, key) = (optional("ca_file"), optional("certificate_file"), optional("private_key_file"));
@@ -175,10 +176,12 @@ fn server_name(text: &str) -> Result<String, &'static str> {
 /// A path whose file can be read: one that cannot would only be missed at the first connection.
 fn path(field: &Field<'_>) -> Option<PathBuf> {
     let text = field.nonempty()?;
+    // Who writes the password itself here should not find it in a log.
+    let shown = if is_path(text) { text } else { "the file" };
     match std::fs::File::open(text).and_then(|file| file.metadata()) {
-        Ok(about) if about.is_dir() => field.problem(format!("{text} is a folder, wanted a file")),
+        Ok(about) if about.is_dir() => field.problem(format!("{shown} is a folder, wanted a file")),
         Ok(_) => {}
-        Err(error) => field.problem(format!("{text}: {error}")),
+        Err(error) => field.problem(format!("{shown}: {error}")),
     }
     Some(text.into())
 }
