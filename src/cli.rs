@@ -16,6 +16,7 @@ use clap::{Args, Parser, Subcommand};
 
 use self::keys::Verb;
 use crate::config::{Config, Invalid};
+use crate::telemetry::logs;
 
 /// An Envoy external-authorization (ext_authz) rate-limit sidecar.
 ///
@@ -73,6 +74,7 @@ mod exit {
 
 /// Runs the command and tells how the process should end.
 pub fn run(cli: Cli) -> ExitCode {
+    logs::hush_panics();
     match cli.command {
         Command::Serve(arguments) => serve::run(arguments),
         Command::CheckConfig(arguments) => check_config::run(&arguments),

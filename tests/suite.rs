@@ -41,6 +41,9 @@ mod suite {
     mod guard;
     mod house;
     mod identity;
+    mod leaks;
+    mod leaks_settings;
+    mod leaks_tools;
     mod lifecycle;
     mod listeners;
     mod logs;

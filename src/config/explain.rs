@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::duration::shown;
 use crate::decision::algorithm::Algorithm;
+use crate::decision::identity::IdentitySources;
 use crate::decision::limit::{Limit, Mode};
 use crate::decision::matcher::{HostPattern, Matcher, PathPattern};
 use crate::decision::policy::{Answer, Cost, DenyStatus, LocalLimit, OnFailure, OnUnidentified, Policy, Rules};
@@ -16,7 +17,7 @@ pub fn page(rules: &Rules) -> String {
         // Writing into a String cannot fail.
         let _infallible =
             writeln!(page, "{}. {} v{}{}", place + 1, policy.name, policy.version.get(), mode(policy.mode));
-        for (title, text) in rows(policy) {
+        for (title, text) in rows(policy, &rules.identity) {
             let _infallible = writeln!(page, "   {title:10} {text}");
         }
     }
@@ -29,8 +30,8 @@ pub fn page(rules: &Rules) -> String {
     page
 }
 
-fn rows(policy: &Policy) -> Vec<(&'static str, String)> {
-    let mut rows = vec![("match", matched(&policy.matcher))];
+fn rows(policy: &Policy, identity: &IdentitySources) -> Vec<(&'static str, String)> {
+    let mut rows = vec![("match", matched(&policy.matcher, identity))];
     for (place, limit) in policy.limits.iter().enumerate() {
         let title = if place == 0 { "limits" } else { "" };
         rows.push((title, format!("{}{}: {}", limit.name, mode(limit.mode), limit_in_words(limit, &limit.algorithm))));
@@ -80,7 +81,7 @@ fn answered(answer: Answer) -> &'static str {
     }
 }
 
-fn matched(matcher: &Matcher) -> String {
+fn matched(matcher: &Matcher, identity: &IdentitySources) -> String {
     let mut parts = Vec::new();
     match &matcher.path {
         None => {}
@@ -102,7 +103,11 @@ fn matched(matcher: &Matcher) -> String {
         Some(HostPattern::Exact(name)) => parts.push(format!("host {name}")),
         Some(HostPattern::Below(suffix)) => parts.push(format!("hosts *{suffix}")),
     }
-    parts.extend(matcher.route.iter().map(|(key, value)| format!("route {key}={value}")));
+    parts.extend(matcher.route.iter().map(|(key, value)| {
+        // A value that names somebody is not shown: this page is open to whoever reaches the admin port.
+        let names_somebody = identity.tenant.iter().chain(&identity.subject).any(|source| source.is_route(key));
+        format!("route {key}={}", if names_somebody { "(not shown)" } else { value })
+    }));
     if parts.is_empty() { "every request".to_owned() } else { parts.join(", ") }
 }
 

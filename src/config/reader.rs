@@ -11,7 +11,7 @@ use std::time::Duration;
 pub use self::section::Section;
 use super::duration::{self, BadDuration};
 use super::tree::{Key, Node, Place, Value};
-use super::words::{nearest, quoted, shown};
+use super::words::{HIDDEN, nearest, quoted, shown};
 
 /// One thing that is wrong with the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,11 +61,28 @@ pub struct Field<'n> {
     node: &'n Node,
     path: String,
     findings: &'n Findings,
+    /// Whether a secret or an identity belongs here or below: no message then repeats what stands there.
+    is_private: bool,
 }
 
 impl<'n> Field<'n> {
     pub fn root(node: &'n Node, findings: &'n Findings) -> Self {
-        Self { node, path: String::new(), findings }
+        Self { node, path: String::new(), findings, is_private: false }
+    }
+
+    /// The same, and nothing that stands here or below is repeated in a message.
+    pub fn private(self) -> Self {
+        Self { is_private: true, ..self }
+    }
+
+    /// A part of something private that may be repeated all the same.
+    pub fn public(self) -> Self {
+        Self { is_private: false, ..self }
+    }
+
+    /// A text of the file for the middle of a sentence.
+    fn repeated(&self, text: &str) -> String {
+        if self.is_private { HIDDEN.to_owned() } else { quoted(text) }
     }
 
     /// Its path in the file, like `policies[0].limits[1].name`.
@@ -86,6 +103,7 @@ impl<'n> Field<'n> {
         let found = match &self.node.value {
             Value::Null => "nothing".to_owned(),
             Value::Bool(value) => format!("{value}"),
+            Value::Number(_) if self.is_private => "a number".to_owned(),
             Value::Number(text) => format!("the number {text}"),
             Value::Text(_) => "a text".to_owned(),
             Value::List(_) => "a list".to_owned(),
@@ -130,7 +148,7 @@ impl<'n> Field<'n> {
                 let item = |(index, node)| Self { node, path: format!("{}[{index}]", self.path), ..self.clone() };
                 Some(items.iter().enumerate().map(item).collect())
             }
-            Value::Text(text) if text.bytes().all(|b| b.is_ascii_alphabetic()) => {
+            Value::Text(text) if !self.is_private && text.bytes().all(|b| b.is_ascii_alphabetic()) => {
                 self.wanted(&format!("a list: write [{text}]"))
             }
             _ => self.wanted("a list"),
@@ -164,6 +182,7 @@ impl<'n> Field<'n> {
     pub fn text(&self) -> Option<&'n str> {
         match &self.node.value {
             Value::Text(text) => Some(text),
+            Value::Number(_) if self.is_private => self.wanted("a text: put it in quotes"),
             Value::Number(text) => self.wanted(&format!("a text: write \"{text}\"")),
             Value::Bool(value) => self.wanted(&format!("a text: write \"{value}\"")),
             _ => self.wanted("a text"),
@@ -182,7 +201,7 @@ impl<'n> Field<'n> {
     /// A text that is something more.
     pub fn parse<T, E: fmt::Display>(&self, parse: impl FnOnce(&str) -> Result<T, E>) -> Option<T> {
         let text = self.text()?;
-        let what = shown(text).map(|text| format!("{text}: ")).unwrap_or_default();
+        let what = shown(text).filter(|_| !self.is_private).map(|text| format!("{text}: ")).unwrap_or_default();
         parse(text).map_err(|error| self.problem(format!("{what}{error}"))).ok()
     }
 
@@ -199,10 +218,13 @@ impl<'n> Field<'n> {
         };
         match &self.node.value {
             Value::Number(text) if is_plain(text) => {
-                text.parse().map_err(|_| self.problem(format!("{text} is more than any number here can be"))).ok()
+                let what = if self.is_private { "this" } else { text };
+                text.parse().map_err(|_| self.problem(format!("{what} is more than any number here can be"))).ok()
             }
             Value::Number(_) => self.wanted("a whole number in plain digits, like 1000"),
-            Value::Text(text) if is_plain(text) => self.wanted(&format!("a whole number: write {text} without quotes")),
+            Value::Text(text) if is_plain(text) && !self.is_private => {
+                self.wanted(&format!("a whole number: write {text} without quotes"))
+            }
             _ => self.wanted("a whole number"),
         }
     }
@@ -224,7 +246,7 @@ impl<'n> Field<'n> {
                     None
                 }
                 Err(bad @ BadDuration::Form) => {
-                    self.problem(format!("{}: {bad}", quoted(text)));
+                    self.problem(format!("{}: {bad}", self.repeated(text)));
                     None
                 }
             },
@@ -241,7 +263,7 @@ impl<'n> Field<'n> {
                 if found.is_none() {
                     let meant = nearest(text, words.iter().copied());
                     let meant = meant.map(|word| format!(": did you mean {word}?")).unwrap_or_default();
-                    self.problem(format!("{} is not one of {}{meant}", quoted(text), words.join(", ")));
+                    self.problem(format!("{} is not one of {}{meant}", self.repeated(text), words.join(", ")));
                 }
                 found.map(|(_, meaning)| meaning.clone())
             }

@@ -4,7 +4,7 @@ use serde_yaml::Error;
 use serde_yaml::budget::BudgetBreach;
 
 use super::tree::{MAX_ALIASES, MAX_DEPTH, MAX_NODES, Place, SyntaxError};
-use super::words::quoted;
+use super::words;
 
 /// The error with its place in `source`.
 pub fn explain(error: &Error, source: &str) -> SyntaxError {
@@ -12,7 +12,7 @@ pub fn explain(error: &Error, source: &str) -> SyntaxError {
     let inner = if let Error::AliasError { error, .. } = error { error } else { error };
     let text = match inner {
         Error::DuplicateMappingKey { key, .. } => {
-            let key = key.as_deref().map_or_else(String::new, |key| format!(" {}", quoted(key)));
+            let key = key.as_deref().map_or_else(String::new, |key| format!(" {}", words::key(key)));
             format!("the key{key} stands here a second time: remove one")
         }
         Error::MultipleDocuments { .. } => {

@@ -1,5 +1,8 @@
 //! What messages say about a text that stands in the file, and which known word it was meant to be.
 
+/// What stands in a message for a text that may be a secret, or somebody's name.
+pub const HIDDEN: &str = "(not repeated, it may be private)";
+
 /// `"text"` for a message, shortened; nothing where it looks like a URL or an address, since it may hold a password.
 pub fn shown(text: &str) -> Option<String> {
     const MOST: usize = 40;
@@ -14,7 +17,21 @@ pub fn shown(text: &str) -> Option<String> {
 
 /// The same for the middle of a sentence.
 pub fn quoted(text: &str) -> String {
-    shown(text).unwrap_or_else(|| "(not repeated, it may hold a password)".to_owned())
+    shown(text).unwrap_or_else(|| HIDDEN.to_owned())
+}
+
+/// A key for the middle of a sentence, if it looks like the name of a setting: somebody's name or a secret that slipped into
+/// the place of one does not.
+pub fn key(text: &str) -> String {
+    let is_name = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b"_-".contains(&b);
+    if text.len() <= 32 && text.bytes().all(is_name) { quoted(text) } else { HIDDEN.to_owned() }
+}
+
+/// Whether a text that should be a file's path may be repeated. A secret that was written in the place of its file's name
+/// may not: it has no folder, or it ends as base64 does.
+pub fn is_path(text: &str) -> bool {
+    let begins_as_one = ["/", "./", "../"].iter().any(|start| text.starts_with(start));
+    begins_as_one && !text.contains(['=', '+', '@', ':'])
 }
 
 /// The word of `known` that `text` was most likely meant to be.
@@ -39,6 +56,27 @@ mod tests {
         assert_eq!(quoted(&"é".repeat(41)), format!("\"{}...\"", "é".repeat(40)));
         for private in ["redis://:pw@h:1", "url:redis://h", "user:pw@h"] {
             assert!(!quoted(private).contains(private), "{private}");
+        }
+    }
+
+    #[test]
+    fn a_key_is_repeated_only_if_it_looks_like_the_name_of_a_setting() {
+        for name in ["limt", "password_file", "x-user", "p95"] {
+            assert_eq!(key(name), format!("{name:?}"));
+        }
+        let hex = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+        for private in ["Acme", "a b", "é", "pass:word", "AZaz09+/", hex] {
+            assert_eq!(key(private), HIDDEN, "{private}");
+        }
+    }
+
+    #[test]
+    fn a_secret_in_the_place_of_a_path_is_no_path() {
+        for path in ["/etc/tallygate/hmac.key", "./hmac.key", "../redis.pw"] {
+            assert!(is_path(path), "{path}");
+        }
+        for other in ["hunter2", "a/b.c", "/Xq+5/abc=", "user:pw@/x", ""] {
+            assert!(!is_path(other), "{other}");
         }
     }
 

@@ -122,12 +122,26 @@ impl Client {
 
     /// Sends these bytes as the request message; the bytes of the reply message.
     pub fn raw(&self, method: &'static str, message: Vec<u8>) -> Result<Vec<u8>, Status> {
+        self.raw_with(method, message, &[])
+    }
+
+    /// The same with metadata on the call.
+    pub fn raw_with(
+        &self,
+        method: &'static str,
+        message: Vec<u8>,
+        metadata: &[(&'static str, &str)],
+    ) -> Result<Vec<u8>, Status> {
+        let mut request = Request::new(message);
+        for (name, value) in metadata {
+            request.metadata_mut().insert(*name, value.parse().expect("a value of metadata"));
+        }
         let channel = self.0.clone();
         bounded(async move {
             let mut grpc = tonic::client::Grpc::new(channel);
             grpc.ready().await.map_err(|error| Status::from_error(error.into()))?;
             let path = PathAndQuery::from_static(method);
-            Ok(grpc.unary(Request::new(message), path, Bytes).await?.into_inner())
+            Ok(grpc.unary(request, path, Bytes).await?.into_inner())
         })
     }
 

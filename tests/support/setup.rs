@@ -18,6 +18,7 @@ const ROUTE_IDENTITY: &str = "
 pub struct Setup {
     listen: String,
     tls: String,
+    hmac: Option<String>,
     store: String,
     identity: String,
     policies: String,
@@ -46,6 +47,7 @@ impl Setup {
         Self {
             listen: "127.0.0.1:0".into(),
             tls: String::new(),
+            hmac: None,
             store: yaml.into(),
             identity: ROUTE_IDENTITY.into(),
             policies: String::new(),
@@ -62,6 +64,12 @@ impl Setup {
     /// TLS for the gRPC service, with these settings.
     pub fn tls(mut self, yaml: &str) -> Self {
         self.tls = format!(", tls: {{ {yaml} }}");
+        self
+    }
+
+    /// The `hmac` section, in place of a file with [`SECRET`].
+    pub fn hmac(mut self, yaml: &str) -> Self {
+        self.hmac = Some(yaml.into());
         self
     }
 
@@ -113,12 +121,12 @@ impl Setup {
 
     /// The whole file, with the secret at `secret`.
     pub fn text(&self, secret: &Path) -> String {
-        let Self { listen, tls, store, identity, policies, more } = self;
-        let secret = secret.display();
+        let Self { listen, tls, hmac, store, identity, policies, more } = self;
+        let hmac = hmac.clone().unwrap_or_else(|| format!("{{ secret_file: '{}' }}", secret.display()));
         format!(
             "server: {{ listen: '{listen}'{tls} }}
 admin: {{ listen: '127.0.0.1:0' }}
-hmac: {{ secret_file: '{secret}' }}
+hmac: {hmac}
 store: {store}
 identity:{identity}
 policies:{policies}

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::ExitStatus;
+use std::process::{Command, ExitStatus};
 use std::time::Duration;
 
 use tempfile::TempDir;
@@ -26,12 +26,20 @@ impl Sidecar {
     /// Starts it and waits until it says where it listens.
     #[track_caller]
     pub fn start(setup: &Setup) -> Self {
+        Self::start_with(setup, |_| {})
+    }
+
+    /// The same with more arguments, or another environment.
+    #[track_caller]
+    pub fn start_with(setup: &Setup, adjust: impl FnOnce(&mut Command)) -> Self {
         let dir = TempDir::with_prefix("tallygate-").expect("a temporary folder");
         let config = write_files(&dir, setup);
-        let mut process =
-            Process::spawn(&mut cli::command(&["serve", "--log-format", "json", "--config", config.to_str().unwrap()]));
+        let mut command = cli::command(&["serve", "--config", config.to_str().unwrap()]);
+        command.env("TALLYGATE_LOG_FORMAT", "json");
+        adjust(&mut command);
+        let mut process = Process::spawn(&mut command);
         let line = poll(Duration::from_secs(10), || {
-            let line = process.stderr().lines().find(|l| l.contains(r#""message":"listening""#)).map(str::to_owned);
+            let line = process.stderr().lines().find(|l| l.contains("listening")).map(str::to_owned);
             line.or_else(|| process.exit().map(|_| String::new()))
         });
         let addresses = line.as_deref().and_then(|line| Some((field(line, "grpc")?, field(line, "admin")?)));
@@ -85,6 +93,11 @@ impl Sidecar {
     /// What it has logged so far.
     pub fn log(&self) -> String {
         self.process.stderr()
+    }
+
+    /// What it has written to standard output so far, which should be nothing.
+    pub fn stdout(&self) -> String {
+        self.process.stdout()
     }
 
     /// Puts another configuration in the place of its file, whole, as a deployment tool does.
@@ -145,9 +158,10 @@ fn put(dir: &TempDir, name: &str, text: &str) -> PathBuf {
     path
 }
 
-/// The text of a top-level field of a JSON line, where it needs no unescaping.
+/// The text of a field of a line, in JSON or as text, where it needs no unescaping.
 fn field(line: &str, name: &str) -> Option<String> {
-    let start = line.find(&format!("\"{name}\":\""))? + name.len() + 4;
-    let length = line[start..].find('"')?;
+    let starts = [format!("\"{name}\":\""), format!(" {name}=")];
+    let start = starts.iter().find_map(|start| Some(line.find(start)? + start.len()))?;
+    let length = line[start..].find(['"', ' '])?;
     Some(line[start..start + length].to_owned())
 }

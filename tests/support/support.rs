@@ -5,12 +5,14 @@
 //! right: the tests do. Everything blocks, so that a test reads from top to bottom; only `grpc` has a runtime inside.
 
 pub mod answer;
+pub mod canaries;
 pub mod check;
 pub mod cli;
 pub mod cluster;
 pub mod envoy;
 pub mod grpc;
 pub mod http;
+pub mod http2;
 pub mod keys;
 pub mod metrics;
 pub mod odd_replies;

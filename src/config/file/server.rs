@@ -9,6 +9,7 @@ use super::certificates::Certificates;
 use super::tls::{self, ServerTls};
 use crate::config::duration::shown;
 use crate::config::reader::{Field, Section};
+use crate::config::words::is_path;
 use crate::config::{Fixed, Listen, StoreSettings, UnixListen};
 use crate::decision::key::Secret;
 use crate::decision::name::Prefix;
@@ -135,7 +136,7 @@ pub fn bounded(field: &Field<'_>, least: Duration, most: Duration) -> Option<Dur
 
 /// The secret, from a file or an environment variable, and that file. Its value is never printed.
 pub fn secret(field: &Field<'_>) -> (Option<Secret>, Option<PathBuf>) {
-    let chosen = field.section().and_then(|section| {
+    let chosen = field.clone().private().section().and_then(|section| {
         let chosen = section.one_of(&["secret_file", "secret_env"]);
         section.finish();
         chosen
@@ -167,7 +168,7 @@ pub fn secret(field: &Field<'_>) -> (Option<Secret>, Option<PathBuf>) {
 fn read_secret(path: &str) -> Result<Vec<u8>, String> {
     const MOST: u64 = 64 * 1024;
     // Who writes the secret itself here should not find it in a log.
-    let shown = if path.contains(['/', '.']) { path } else { "the file" };
+    let shown = if is_path(path) { path } else { "the file" };
     let explain = |error: std::io::Error| format!("{shown}: {error}");
     let about = std::fs::metadata(path).map_err(explain)?;
     if !about.is_file() {

@@ -7,6 +7,7 @@ use super::certificates::Certificates;
 use super::server::bounded;
 use crate::config::StoreSettings;
 use crate::config::reader::{Field, Section};
+use crate::config::words::is_path;
 use crate::store::redis::settings::{
     Address, Credentials, DEFAULT_TIMEOUT, Dialer, Password, RedisSettings, Tls, Topology, Url,
 };
@@ -44,7 +45,7 @@ fn memory(field: &Field<'_>) -> Option<StoreSettings> {
 }
 
 fn settings(field: &Field<'_>, certificates: &Certificates) -> Option<RedisSettings> {
-    let section = field.section()?;
+    let section = field.clone().private().section()?;
     let chosen = section.one_of(&["url", "sentinel", "cluster"]);
     let timeout = |key| {
         let field = section.optional(key);
@@ -151,7 +152,7 @@ fn credentials(section: &Section<'_>) -> Option<Credentials> {
 }
 
 fn tls(section: &Section<'_>, certificates: &Certificates) -> Option<Option<Tls>> {
-    let Some(field) = section.optional("tls") else { return Some(None) };
+    let Some(field) = section.optional("tls").map(Field::public) else { return Some(None) };
     let section = field.section()?;
     let certificate = |key, role| {
         let read = |field: Field<'_>| certificates.read(&field, role).map(|(path, _)| Some(path));
@@ -179,10 +180,12 @@ fn server_name(text: &str) -> Result<String, &'static str> {
 /// A path whose file can be read: one that cannot would only be missed at the first connection.
 pub fn path(field: &Field<'_>) -> Option<PathBuf> {
     let text = field.nonempty()?;
+    // Who writes the password itself here should not find it in a log.
+    let shown = if is_path(text) { text } else { "the file" };
     match std::fs::File::open(text).and_then(|file| file.metadata()) {
-        Ok(about) if about.is_dir() => field.problem(format!("{text} is a folder, wanted a file")),
+        Ok(about) if about.is_dir() => field.problem(format!("{shown} is a folder, wanted a file")),
         Ok(_) => {}
-        Err(error) => field.problem(format!("{text}: {error}")),
+        Err(error) => field.problem(format!("{shown}: {error}")),
     }
     Some(text.into())
 }

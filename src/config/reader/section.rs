@@ -5,7 +5,7 @@ use std::fmt;
 
 use super::{Field, Problem, join};
 use crate::config::tree::{Key, Node};
-use crate::config::words::{nearest, quoted};
+use crate::config::words::{key, nearest, quoted};
 
 /// A map of settings. [`finish`](Self::finish) reports what is missing and the keys that nobody asked for.
 pub struct Section<'n> {
@@ -31,7 +31,7 @@ impl<'n> Section<'n> {
             self.asked.borrow_mut().push(key);
         }
         let (_, node) = self.entries.iter().find(|(found, _)| found.text == key)?;
-        Some(Field { node, path: join(&self.field.path, key), findings: self.field.findings })
+        Some(Field { node, path: join(&self.field.path, key), ..self.field.clone() })
     }
 
     /// A key that must be there; `like` shows what could be written.
@@ -70,10 +70,15 @@ impl<'n> Section<'n> {
         self.field.warning(text);
     }
 
+    /// A key that nobody knows, as a message may repeat it.
+    fn key(&self, text: &str) -> String {
+        if self.field.is_private { self.field.repeated(text) } else { key(text) }
+    }
+
     /// Reports what is missing, and the keys that nobody asked for with the likely correction. A key that is misspelt is one
     /// mistake, and not a missing one too.
     pub fn finish(self) {
-        let asked = self.asked.into_inner();
+        let asked = self.asked.take();
         #[cfg(test)]
         super::recorder::note(&self.field.path, &asked);
         let unknown = self.entries.iter().map(|(key, _)| key).filter(|key| !asked.contains(&key.text.as_str()));
@@ -83,14 +88,16 @@ impl<'n> Section<'n> {
             let text = match near {
                 Some(near) => format!("unknown key {}: did you mean {near:?}?", quoted(&key.text)),
                 None if key.text.contains(':') => {
-                    format!("unknown key {}: write a space behind the colon that ends the key", quoted(&key.text))
+                    // What stands behind the colon was meant to be a value.
+                    let name = key.text.split(':').next().unwrap_or_default();
+                    format!("unknown key {}: write a space behind the colon that ends the key", self.key(name))
                 }
-                None => format!("unknown key {}: known here are {}", quoted(&key.text), asked.join(", ")),
+                None => format!("unknown key {}: known here are {}", self.key(&key.text), asked.join(", ")),
             };
             meant.extend(near);
             self.field.findings.add(Problem { at: Some(key.at), path: self.field.path.clone(), text });
         }
-        for missing in self.missing.into_inner() {
+        for missing in self.missing.take() {
             if !missing.keys.iter().any(|key| meant.contains(key)) {
                 self.field.problem(missing.text);
             }

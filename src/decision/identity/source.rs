@@ -95,6 +95,11 @@ impl Source {
         }
     }
 
+    /// Whether this is what the operator wrote on the route as `key`.
+    pub fn is_route(&self, key: &str) -> bool {
+        matches!(&self.origin, Origin::Route(read) if **read == *key)
+    }
+
     /// As it stands in keys: `jwt/sub`, `header/x-user`, `route/tenant`, `mtls`, `address`.
     pub fn kind(&self) -> &str {
         &self.kind

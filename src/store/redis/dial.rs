@@ -91,11 +91,21 @@ impl Dialer {
         let opening = client.get_multiplexed_async_connection_with_config(&config);
         let limit = self.connect_timeout + self.command_timeout;
         let late = |_| StoreError::new(FailureClass::Timeout, "the server does not answer in time");
-        let opened = timeout(limit, opening)
-            .await
-            .map_err(late)
-            .and_then(|opened| opened.map_err(|error| classify(&error).inner));
+        let opened =
+            timeout(limit, opening).await.map_err(late).and_then(|opened| opened.map_err(|error| self.refusal(&error)));
         opened.map_err(|error| self.with_suspicion(error))
+    }
+
+    /// Why the server did not let us in. A server that does not know HELLO or AUTH quotes the command in its error, and with it
+    /// the password: what is said under a code of no known meaning is not repeated.
+    fn refusal(&self, error: &redis::RedisError) -> StoreError {
+        let refusal = classify(error).inner;
+        if self.credentials.password.is_none() || refusal.class != FailureClass::Other {
+            return refusal;
+        }
+        let detail =
+            "the server refuses HELLO, which brings the password: its words are not repeated, for they may quote it";
+        StoreError::new(refusal.class, detail)
     }
 
     /// TLS on one side only shows as a silence or as odd bytes: neither tells an operator.

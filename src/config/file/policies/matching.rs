@@ -48,6 +48,7 @@ fn route(field: &Field<'_>) -> Option<Vec<(String, String)>> {
         field.problem("no key: leave route out to take every one");
         return None;
     }
-    let read: Vec<_> = pairs.into_iter().map(|(key, value)| Some((key.to_owned(), value.text()?.to_owned()))).collect();
+    let read: Vec<_> =
+        pairs.into_iter().map(|(key, value)| Some((key.to_owned(), value.private().text()?.to_owned()))).collect();
     read.into_iter().collect()
 }

@@ -8,6 +8,7 @@ use super::algorithm::with_numbers;
 use super::{Around, can_pass};
 use crate::config::reader::{Field, Section};
 use crate::config::tree::MAX_NODES;
+use crate::config::words;
 use crate::decision::algorithm::Algorithm;
 use crate::decision::identity::Part;
 use crate::decision::limit::Limit;
@@ -77,7 +78,7 @@ fn limit(field: &Field<'_>, limits: &[Limit]) -> Option<usize> {
     let name = field.text()?;
     let place = limits.iter().position(|limit| limit.name.as_str() == name);
     if place.is_none() {
-        field.problem(format!("{name:?} is no limit of this policy: it has {}", names(limits)));
+        field.problem(format!("{} is no limit of this policy: it has {}", words::key(name), names(limits)));
     }
     place
 }

@@ -7,7 +7,7 @@ use crate::decision::overrides::TenantMatch;
 
 /// A tenant with its evidence, as far as the sources leave a choice.
 pub fn tenant(field: &Field<'_>, around: &Around) -> Option<TenantMatch> {
-    let section = field.section()?;
+    let section = field.clone().private().section()?;
     let value = section.required("value", "acme").and_then(|field| field.nonempty());
     let source = section.optional("source").map(|field| source(&field, around));
     let kind = source.flatten();
@@ -33,7 +33,7 @@ fn source<'n>(field: &Field<'n>, around: &Around) -> Option<&'n str> {
     if around.identity.is_none() || kinds.contains(&kind) {
         return Some(kind);
     }
-    field.problem(format!("{kind:?} is no source of identity.tenant: it has {}", kinds.join(", ")));
+    field.problem(format!("this is no source of identity.tenant: it has {}", kinds.join(", ")));
     None
 }
 
