@@ -24,9 +24,18 @@ mod suite {
     mod counting;
     mod crowds;
     mod doctor;
+    mod envoy_access_log;
+    mod envoy_addresses;
     mod envoy_answers;
     mod envoy_files;
+    mod envoy_grpc;
+    mod envoy_jwt;
+    mod envoy_mtls;
     mod envoy_outages;
+    mod envoy_paths;
+    mod envoy_routes;
+    mod envoy_shadow;
+    mod envoy_smallest;
     mod envoy_variants;
     mod exactness;
     mod failures_table;

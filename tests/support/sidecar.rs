@@ -26,8 +26,15 @@ impl Sidecar {
     /// Starts it and waits until it says where it listens.
     #[track_caller]
     pub fn start(setup: &Setup) -> Self {
+        Self::start_text(|secret| setup.text(secret))
+    }
+
+    /// The same with a file of the test's own, which is told where the secret lies.
+    #[track_caller]
+    pub fn start_text(text: impl FnOnce(&Path) -> String) -> Self {
         let dir = TempDir::with_prefix("tallygate-").expect("a temporary folder");
-        let config = write_files(&dir, setup);
+        let secret = put(&dir, "hmac.key", SECRET);
+        let config = put(&dir, "tallygate.yaml", &text(&secret));
         let mut process =
             Process::spawn(&mut cli::command(&["serve", "--log-format", "json", "--config", config.to_str().unwrap()]));
         let line = poll(Duration::from_secs(10), || {

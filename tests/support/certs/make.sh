@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes the certificates of the TLS tests anew, here: two authorities that know nothing of each other, and what they signed.
+# Makes the certificates of the TLS tests anew, here: authorities that know nothing of each other, and what they signed.
 # They are committed, so the tests need no openssl; nothing outside the tests may trust them.
 set -eu
 cd "$(dirname "$0")"
@@ -30,5 +30,16 @@ signed loopback ca serverAuth IP:127.0.0.1
 signed named ca serverAuth DNS:redis.example
 signed client ca clientAuth DNS:tallygate.example
 signed stranger other-ca clientAuth DNS:tallygate.example
+
+# Workloads with SPIFFE IDs. One authority may know several trust domains, and sign a certificate with names of both.
+authority mesh-ca
+signed workload-a mesh-ca clientAuth URI:spiffe://td.example/ns/shop/sa/a
+signed workload-b mesh-ca clientAuth URI:spiffe://td.example/ns/shop/sa/b
+signed workload-elsewhere mesh-ca clientAuth URI:spiffe://elsewhere.example/ns/shop/sa/a
+signed workload-both mesh-ca clientAuth URI:spiffe://elsewhere.example/ns/shop/sa/a,URI:spiffe://td.example/ns/shop/sa/a
+# As workload-a calls itself, but by an authority that nobody trusts.
+authority forger
+signed workload-forged forger clientAuth URI:spiffe://td.example/ns/shop/sa/a
+
 # What is signed is signed.
-rm -f ca-key.pem other-ca-key.pem ./*.srl
+rm -f ca-key.pem other-ca-key.pem mesh-ca-key.pem forger-key.pem ./*.srl
