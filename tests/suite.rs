@@ -27,11 +27,14 @@ mod suite {
     mod envoy_access_log;
     mod envoy_addresses;
     mod envoy_answers;
+    mod envoy_bodies;
     mod envoy_files;
+    mod envoy_fleet;
     mod envoy_grpc;
     mod envoy_jwt;
     mod envoy_mtls;
     mod envoy_outages;
+    mod envoy_overflow;
     mod envoy_paths;
     mod envoy_routes;
     mod envoy_shadow;
