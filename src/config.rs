@@ -17,6 +17,7 @@ mod words;
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 pub use self::reader::Problem;
@@ -25,6 +26,8 @@ use crate::decision::key::Secret;
 use crate::decision::name::Prefix;
 use crate::decision::policy::Rules;
 use crate::store::redis::settings::{RedisSettings, Topology};
+use crate::tls::certificate::CertificateFile;
+use crate::tls::server::ServerConfig;
 
 /// A validated configuration.
 pub struct Config {
@@ -33,6 +36,10 @@ pub struct Config {
     /// What a reload swaps.
     pub rules: Rules,
     pub authz: AuthzSettings,
+    /// For new connections of those who ask; none where they speak plain HTTP/2.
+    pub handshakes: Option<Arc<ServerConfig>>,
+    /// Every file with certificates that the configuration names.
+    pub certificates: Vec<CertificateFile>,
     pub secret: Secret,
     pub source: Source,
     /// What the operator should know, though nothing is refused for it.
@@ -52,6 +59,8 @@ pub struct Source {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fixed {
     pub listen: Listen,
+    /// Whether those who ask speak TLS. The files may change while it runs.
+    pub tls: bool,
     pub admin: SocketAddr,
     pub drain: Duration,
     pub store: StoreSettings,
@@ -139,6 +148,7 @@ impl Fixed {
     pub fn changed_from(&self, running: &Self) -> Vec<&'static str> {
         [
             (self.listen != running.listen, "server.listen"),
+            (self.tls != running.tls, "server.tls"),
             (self.drain != running.drain, "server.drain"),
             (self.admin != running.admin, "admin.listen"),
             (self.store != running.store, "store"),

@@ -17,6 +17,7 @@
 //! - [`limiter`]: the decision, within its deadline; failure modes
 //! - [`telemetry`]: metrics and logs
 //! - [`store`]: the contract of *take*, over Redis and in memory
+//! - [`tls`]: certificates: what the files hold, until when, and who may ask
 //! - [`decision`]: attributes, identity, keys, limits, policies, verdicts: pure
 //!
 //! Words, one an idea: *tenant* and *subject* (who pays, who asks), *policy*, *limit*, *charge* (what a request would take
@@ -32,3 +33,4 @@ pub mod limiter;
 pub mod server;
 pub mod store;
 pub mod telemetry;
+pub mod tls;

@@ -3,6 +3,7 @@
 //! The listeners and the shutdown signal are arguments, so that a test picks port 0. Order at the end: not ready, no new
 //! checks, in-flight checks answered, all within the drain time.
 
+mod handshake;
 pub mod health;
 pub mod listen;
 
@@ -60,7 +61,7 @@ pub enum ServeError {
 
 /// Serves until `control.shutdown`. Returns when every check in flight was answered, or the drain time is over.
 pub async fn run(config: Config, file: PathBuf, bound: Bound, control: Control) -> Result<(), ServeError> {
-    let Config { fixed, rules, authz, secret, source, warnings } = config;
+    let Config { fixed, rules, authz, handshakes, certificates, secret, source, warnings } = config;
     for warning in &warnings {
         tracing::warn!("{}", line(&file, warning));
     }
@@ -74,8 +75,10 @@ pub async fn run(config: Config, file: PathBuf, bound: Bound, control: Control) 
     metrics.store_shared.set(store.is_shared().into());
     metrics.set_secret_fingerprint(&fingerprint);
     metrics.set_config(1, &source.hash);
+    metrics.set_certificates(&certificates);
     let limiter = Arc::new(Limiter::new(rules, store, Arc::clone(&metrics)));
     let settings = Arc::new(ArcSwap::from_pointee(authz));
+    let handshakes = handshakes.map(|config| Arc::new(ArcSwap::new(config)));
     let readiness = Arc::new(Readiness::default());
 
     let drain = fixed.drain;
@@ -86,6 +89,7 @@ pub async fn run(config: Config, file: PathBuf, bound: Bound, control: Control) 
         fixed,
         limiter: Arc::clone(&limiter),
         settings: Arc::clone(&settings),
+        handshakes: handshakes.clone(),
         metrics: Arc::clone(&metrics),
         state: Arc::clone(&state),
     };
@@ -108,16 +112,21 @@ pub async fn run(config: Config, file: PathBuf, bound: Bound, control: Control) 
     let router = Server::builder()
         .http2_max_pending_accept_reset_streams(Some(MAX_PENDING_RESETS))
         .http2_max_local_error_reset_streams(Some(MAX_PENDING_RESETS))
-        .layer(GuardLayer::new(metrics, in_flight.clone()))
+        .layer(GuardLayer::new(Arc::clone(&metrics), in_flight.clone()))
         .initial_connection_window_size(CONNECTION_WINDOW)
         .add_service(check)
         .add_service(health_service);
     let stop_accepting = CancellationToken::new();
     let stopped = stop_accepting.clone().cancelled_owned();
     let (incoming, _socket) = bound.incoming.split();
-    let serving = match incoming {
-        Incoming::Tcp(incoming) => tokio::spawn(router.serve_with_incoming_shutdown(incoming, stopped)),
-        Incoming::Unix(incoming) => tokio::spawn(router.serve_with_incoming_shutdown(incoming, stopped)),
+    let serving = match (incoming, handshakes) {
+        (Incoming::Tcp(incoming), None) => tokio::spawn(router.serve_with_incoming_shutdown(incoming, stopped)),
+        (Incoming::Tcp(incoming), Some(newest)) => {
+            let incoming = handshake::completed(incoming, newest, metrics);
+            tokio::spawn(router.serve_with_incoming_shutdown(incoming, stopped))
+        }
+        // The configuration refuses TLS here: the socket's mode says who may connect.
+        (Incoming::Unix(incoming), _) => tokio::spawn(router.serve_with_incoming_shutdown(incoming, stopped)),
     };
 
     readiness.set_listening(true);

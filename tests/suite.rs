@@ -16,6 +16,7 @@ mod support;
 
 mod suite {
     mod answers;
+    mod certificates;
     mod changed_numbers;
     mod cluster;
     mod cluster_migration;
@@ -77,6 +78,7 @@ mod suite {
     mod script_rules;
     mod scripts;
     mod sentinel;
+    mod server_tls;
     mod several_limits;
     mod store_contract;
     mod windows;

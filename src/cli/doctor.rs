@@ -6,7 +6,9 @@ use clap::Args;
 
 use super::{ConfigFile, exit, runtime};
 use crate::config::StoreSettings;
-use crate::store::redis::doctor::{Severity, examine};
+use crate::store::clock;
+use crate::store::redis::doctor::{Finding, Severity, examine};
+use crate::tls::certificate::{CertificateFile, SOON_DAYS};
 
 #[derive(Args)]
 pub struct Arguments {
@@ -19,15 +21,17 @@ pub fn run(arguments: &Arguments) -> ExitCode {
         Ok(config) => config,
         Err(code) => return code,
     };
-    let StoreSettings::Redis(settings) = &config.fixed.store else {
-        println!("ok       the embedded store has nothing to look at");
-        return ExitCode::SUCCESS;
-    };
-    let runtime = match runtime() {
-        Ok(runtime) => runtime,
-        Err(code) => return code,
-    };
-    let findings = runtime.block_on(examine(settings, config.fixed.key_prefix.as_str()));
+    let mut findings: Vec<_> = config.certificates.iter().map(certificate).collect();
+    match &config.fixed.store {
+        StoreSettings::Redis(settings) => {
+            let runtime = match runtime() {
+                Ok(runtime) => runtime,
+                Err(code) => return code,
+            };
+            findings.extend(runtime.block_on(examine(settings, config.fixed.key_prefix.as_str())));
+        }
+        StoreSettings::Memory { .. } => println!("ok       the embedded store has nothing to look at"),
+    }
     for finding in &findings {
         let word = match finding.severity {
             Severity::Good => "ok",
@@ -44,4 +48,16 @@ pub fn run(arguments: &Arguments) -> ExitCode {
         Some(Severity::Warning) => ExitCode::from(exit::NO),
         _ => ExitCode::SUCCESS,
     }
+}
+
+/// How long the certificates of one file are still good for. Loading has warned of those that soon are not.
+fn certificate(file: &CertificateFile) -> Finding {
+    let CertificateFile { setting, path, not_after } = file;
+    let left = not_after.days_left(clock::unix_seconds());
+    let (severity, text, remedy) = match left {
+        ..0.0 => (Severity::Problem, format!("has expired on {not_after}"), "renew it: whoever is shown it refuses it"),
+        ..SOON_DAYS => (Severity::Warning, format!("expires on {not_after}, in {left:.1} days"), "renew it"),
+        _ => (Severity::Good, format!("expires on {not_after}, in {left:.0} days"), ""),
+    };
+    Finding { severity, place: setting.clone(), text: format!("{} {text}", path.display()), remedy }
 }

@@ -1,5 +1,7 @@
 //! `tallygate probe`: what a running sidecar answers, asked as Envoy asks.
 
+mod tls;
+
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -9,11 +11,12 @@ use envoy_types::pb::envoy::service::auth::v3::authorization_client::Authorizati
 use envoy_types::pb::envoy::service::auth::v3::check_response::HttpResponse;
 use envoy_types::pb::envoy::service::auth::v3::{AttributeContext, CheckRequest, CheckResponse};
 use envoy_types::pb::google::protobuf::value::Kind;
-use tonic::transport::{Channel, Endpoint};
+use tonic::transport::{Channel, ClientTlsConfig, Endpoint};
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_client::HealthClient;
 
+use self::tls::TlsArguments;
 use super::{exit, pair, runtime};
 use crate::config::duration;
 
@@ -43,6 +46,8 @@ pub struct Arguments {
     /// How long to wait for the answer
     #[arg(long, default_value = "2s", value_parser = duration::parse)]
     timeout: Duration,
+    #[command(flatten)]
+    tls: TlsArguments,
 }
 
 pub fn run(arguments: Arguments) -> ExitCode {
@@ -61,7 +66,7 @@ pub fn run(arguments: Arguments) -> ExitCode {
 
 async fn ask(arguments: Arguments) -> Result<ExitCode, String> {
     let address = arguments.address.clone();
-    let channel = connect(&address, arguments.timeout)
+    let channel = connect(&address, arguments.tls.read()?, arguments.timeout)
         .await
         .map_err(|error| format!("no sidecar answers at {address}: {}", root_cause(&error)))?;
     if arguments.health {
@@ -72,9 +77,18 @@ async fn ask(arguments: Arguments) -> Result<ExitCode, String> {
     Ok(show(&reply.into_inner()))
 }
 
-async fn connect(address: &str, timeout: Duration) -> Result<Channel, tonic::transport::Error> {
-    let uri = if address.starts_with("unix:") { address.to_owned() } else { format!("http://{address}") };
-    Endpoint::from_shared(uri)?.connect_timeout(timeout).timeout(timeout).connect().await
+async fn connect(
+    address: &str,
+    tls: Option<ClientTlsConfig>,
+    timeout: Duration,
+) -> Result<Channel, tonic::transport::Error> {
+    let scheme = if tls.is_some() { "https" } else { "http" };
+    let uri = if address.starts_with("unix:") { address.to_owned() } else { format!("{scheme}://{address}") };
+    let mut endpoint = Endpoint::from_shared(uri)?.connect_timeout(timeout).timeout(timeout);
+    if let Some(tls) = tls {
+        endpoint = endpoint.tls_config(tls)?;
+    }
+    endpoint.connect().await
 }
 
 fn root_cause(error: &dyn std::error::Error) -> String {

@@ -1,13 +1,16 @@
 //! What the file means: from the tree to a [`Config`]. Called by `Config::load` alone.
 
+mod certificates;
 mod identity;
 mod policies;
 mod server;
 mod store;
+mod tls;
 
 use std::path::Path;
 use std::time::Duration;
 
+use self::certificates::Certificates;
 use super::reader::{Field, Findings, Problem};
 use super::{Config, Source, StoreSettings, tree};
 use crate::authz::AuthzSettings;
@@ -61,10 +64,12 @@ fn config(root: &Field<'_>, running: Option<&Secret>) -> Option<Config> {
         Some(field) => field.parse(Prefix::parse),
         None => Some(Prefix::default()),
     };
-    let store =
-        file.required("store", "{ redis: { url: \"redis://127.0.0.1:6379\" } }").and_then(|field| store::store(&field));
+    let certificates = Certificates::default();
+    let store = file
+        .required("store", "{ redis: { url: \"redis://127.0.0.1:6379\" } }")
+        .and_then(|field| store::store(&field, &certificates));
     let is_cluster = store.as_ref().is_some_and(StoreSettings::is_cluster);
-    let fixed = server::fixed(&file, store, prefix.as_ref());
+    let served = server::fixed(&file, store, prefix.as_ref(), &certificates);
     let (secret, secret_file) =
         match file.required("hmac", "{ secret_file: /etc/tallygate/hmac.key }").map(|hmac| server::secret(&hmac)) {
             Some((secret, file)) => (secret, file),
@@ -106,13 +111,16 @@ fn config(root: &Field<'_>, running: Option<&Secret>) -> Option<Config> {
     let rules =
         Rules { policies: policies?, identity: identity?, unmatched: unmatched?, ambiguous_path: ambiguous_path? };
     let authz = AuthzSettings { decision_budget: decision_budget?, answers: answers? };
-    let fixed = fixed?;
+    let (fixed, tls) = served?;
+    let (handshakes, tls_files) = tls.map_or((None, Vec::new()), |tls| (Some(tls.handshakes), tls.files));
     let store_files = match &fixed.store {
         StoreSettings::Redis(settings) => settings.files(),
         StoreSettings::Memory { .. } => Vec::new(),
     };
-    let source = Source { hash: String::new(), files: secret_file.into_iter().chain(store_files).collect() };
-    Some(Config { fixed, rules, authz, secret: secret?, source, warnings: Vec::new() })
+    let files = secret_file.into_iter().chain(store_files).chain(tls_files).collect();
+    let source = Source { hash: String::new(), files };
+    let certificates = certificates.into_list();
+    Some(Config { fixed, rules, authz, handshakes, certificates, secret: secret?, source, warnings: Vec::new() })
 }
 
 fn budget(field: Option<Field<'_>>) -> Option<Duration> {

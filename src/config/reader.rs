@@ -68,6 +68,11 @@ impl<'n> Field<'n> {
         Self { node, path: String::new(), findings }
     }
 
+    /// Its path in the file, like `policies[0].limits[1].name`.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
     pub fn problem(&self, text: impl fmt::Display) {
         self.findings.add(Problem { at: Some(self.node.at), path: self.path.clone(), text: text.to_string() });
     }

@@ -19,6 +19,7 @@ use crate::decision::policy::{Policy, Rules};
 use crate::limiter::Limiter;
 use crate::store::clock;
 use crate::telemetry::metrics::Metrics;
+use crate::tls::server::ServerConfig;
 
 /// What a reload works on, and what may not change without a restart.
 pub struct Reloader {
@@ -28,6 +29,8 @@ pub struct Reloader {
     pub fixed: Fixed,
     pub limiter: Arc<Limiter>,
     pub settings: Arc<ArcSwap<AuthzSettings>>,
+    /// None where the listener was started without TLS.
+    pub handshakes: Option<Arc<ArcSwap<ServerConfig>>>,
     pub metrics: Arc<Metrics>,
     pub state: Arc<ReloadState>,
 }
@@ -136,6 +139,10 @@ impl Reloader {
         in_use.last_error = None;
         self.limiter.swap(config.rules);
         self.settings.store(Arc::new(config.authz));
+        if let (Some(in_use), Some(newest)) = (&self.handshakes, config.handshakes) {
+            in_use.store(newest);
+        }
+        self.metrics.set_certificates(&config.certificates);
         self.metrics.set_config(in_use.generation, &in_use.hash);
         self.metrics.config_last_reload_failed.set(0);
         tracing::info!(generation = in_use.generation, hash = %in_use.hash, "the configuration was read again and is in use");

@@ -51,7 +51,8 @@ fn the_manual_is_a_valid_configuration() {
 #[test]
 fn what_the_manual_calls_a_default_is_the_default() {
     let config = load(VALID).unwrap();
-    let Fixed { listen, admin, drain, store, key_prefix } = config.fixed;
+    let Fixed { listen, tls, admin, drain, store, key_prefix } = config.fixed;
+    assert!(!tls);
     assert_eq!(key_prefix.as_str(), "rl");
     assert_eq!(listen, Listen::Tcp("127.0.0.1:50051".parse().unwrap()));
     assert_eq!((admin, drain), ("127.0.0.1:9180".parse().unwrap(), Duration::from_secs(5)));

@@ -37,6 +37,12 @@ impl TrustDomain {
     }
 }
 
+/// Whether a text is a well-formed ID of a workload in any trust domain.
+pub fn is_id(text: &str) -> bool {
+    let domain = text.strip_prefix("spiffe://").and_then(|rest| rest.split_once('/'));
+    domain.and_then(|(domain, _)| TrustDomain::parse(domain).ok()).is_some_and(|domain| domain.owns(text))
+}
+
 fn is_segment(segment: &str) -> bool {
     let allowed = |b: u8| b.is_ascii_alphanumeric() || b".-_".contains(&b);
     !segment.is_empty() && segment != "." && segment != ".." && segment.bytes().all(allowed)

@@ -1,5 +1,5 @@
 //! The only file that reads the system's clocks. Counting goes by the store's clock; this one times waits and
-//! deadlines, and is the embedded store's clock. No wall clock is read at all.
+//! deadlines, and is the embedded store's clock. The wall clock is read for one thing: how long certificates are still valid.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -10,6 +10,13 @@ use tokio::time::Instant;
 #[expect(clippy::disallowed_methods, reason = "this is the file that the ban points to")]
 pub fn now() -> Instant {
     Instant::now()
+}
+
+/// Seconds since the Unix epoch by this machine's wall clock. For what people read about certificates only: no decision,
+/// no key and no command may depend on it.
+#[expect(clippy::disallowed_methods, reason = "this is the file that the ban points to")]
+pub fn unix_seconds() -> u64 {
+    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
 /// A source of microseconds that never runs backwards.

@@ -3,6 +3,7 @@
 //! Counters of a policy are resolved when the configuration is read and held, so a check only adds to atomics.
 
 mod by_policy;
+mod certificates;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,8 +17,12 @@ use prometheus_client::registry::Registry;
 
 use self::by_policy::ByPolicy;
 pub use self::by_policy::verdict_word;
+use self::certificates::Certificates;
 use crate::decision::policy::{Policy, Unidentified};
 use crate::decision::verdict::{Decision, FailureClass};
+use crate::store::clock;
+use crate::tls::certificate::CertificateFile;
+use crate::tls::server::Refusal;
 
 /// Upper ends of the decision time's buckets, in seconds: from a local answer to past the shipped Envoy time-out.
 const DECISION_BUCKETS: [f64; 14] =
@@ -31,6 +36,11 @@ struct ClassLabel {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct CauseLabel {
     cause: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ReasonLabel {
+    reason: &'static str,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -56,6 +66,8 @@ pub struct Metrics {
     pub config_last_reload_failed: Gauge,
     pub local_counters: Gauge,
     secret: Family<SecretLabel, Gauge>,
+    certificates: Certificates,
+    refused_handshakes: Family<ReasonLabel, Counter>,
     by_policy: ByPolicy,
 }
 
@@ -83,6 +95,13 @@ impl Metrics {
         registry.register("config_info", "1, labelled with the hash of the file in use", config_hash.clone());
         let secret = Family::default();
         registry.register("hmac_secret", "1, labelled with the secret's fingerprint", secret.clone());
+        let certificates = Certificates::register(&mut registry);
+        let refused_handshakes = Family::default();
+        registry.register(
+            "tls_handshakes_refused",
+            "Connections to server.listen that came to no TLS, by reason",
+            refused_handshakes.clone(),
+        );
         let metrics = Self {
             registry,
             store_errors,
@@ -95,6 +114,8 @@ impl Metrics {
             config_last_reload_failed,
             local_counters,
             secret,
+            certificates,
+            refused_handshakes,
             by_policy,
         };
         for class in FailureClass::ALL {
@@ -102,6 +123,9 @@ impl Metrics {
         }
         for cause in ["panic", "undecodable", "request_too_large", "other"] {
             metrics.guard_counter(cause);
+        }
+        for refusal in Refusal::ALL {
+            metrics.refused_handshake(refusal);
         }
         metrics
     }
@@ -120,6 +144,16 @@ impl Metrics {
 
     pub fn set_secret_fingerprint(&self, fingerprint: &str) {
         self.secret.get_or_create(&SecretLabel { fingerprint: fingerprint.into() }).set(1);
+    }
+
+    /// The files with certificates that the configuration in use names.
+    pub fn set_certificates(&self, files: &[CertificateFile]) {
+        self.certificates.set(files);
+    }
+
+    /// Counts one connection that came to no TLS.
+    pub fn handshake_refused(&self, refusal: Refusal) {
+        self.refused_handshake(refusal).inc();
     }
 
     /// Counts one answer.
@@ -152,6 +186,7 @@ impl Metrics {
 
     /// The text exposition format, version 0.0.4 as Prometheus scrapes it.
     pub fn render(&self) -> String {
+        self.certificates.refresh(clock::unix_seconds());
         let mut text = String::new();
         // Writing into a String cannot fail.
         let _infallible = prometheus_client::encoding::text::encode(&mut text, &self.registry);
@@ -160,6 +195,10 @@ impl Metrics {
 
     fn store_error(&self, class: FailureClass) -> Counter {
         self.store_errors.get_or_create_owned(&ClassLabel { class: class.as_str() })
+    }
+
+    fn refused_handshake(&self, refusal: Refusal) -> Counter {
+        self.refused_handshakes.get_or_create_owned(&ReasonLabel { reason: refusal.as_str() })
     }
 
     fn guard_counter(&self, cause: &'static str) -> Counter {

@@ -9,6 +9,7 @@ use crate::support::answer::Outcome;
 use crate::support::check::Check;
 use crate::support::cluster::Cluster;
 use crate::support::keys;
+use crate::support::ports;
 use crate::support::redis::RedisServer;
 use crate::support::setup::Setup;
 use crate::support::sidecar::Sidecar;
@@ -118,15 +119,23 @@ fn a_cluster_is_followed_over_tls() {
     }
 }
 
-// A file that is no certificate must not read as "nobody is trusted" alone.
+// A file that is no certificate any more must not read as "nobody is trusted" alone. What is none at the start is refused
+// there: tests/config/invalid.
 #[test]
-fn files_that_hold_no_certificate_are_told() {
-    let redis = RedisServer::start();
-    let front = TlsFront::start(redis.port(), "loopback");
-    let dir = TempDir::with_prefix("tallygate-ca-").unwrap();
-    let file = dir.path().join("empty.pem");
-    fs::write(&file, "not a certificate\n").unwrap();
-    is_refused(&redis, &start(front.port(), &format!("ca_file: '{}'", file.display())), "empty.pem");
-    let identity = format!("{}, certificate_file: '{1}', private_key_file: '{1}'", ca("ca"), file.display());
-    is_refused(&redis, &start(front.port(), &identity), "empty.pem");
+fn files_that_hold_no_certificate_any_more_are_told() {
+    for (broken, wanted) in [("ca", "certificate"), ("client", "certificate"), ("client-key", "private key")] {
+        let dir = TempDir::with_prefix("tallygate-ca-").unwrap();
+        let at = |name: &str| dir.path().join(name).with_extension("pem");
+        for name in ["ca", "client", "client-key"] {
+            fs::copy(pem(name), at(name)).unwrap();
+        }
+        let setting = |key: &str, name: &str| format!("{key}: '{}'", at(name).display());
+        let files = [("ca_file", "ca"), ("certificate_file", "client"), ("private_key_file", "client-key")];
+        let tls = files.map(|(key, name)| setting(key, name)).join(", ");
+        // Nobody listens there, so each attempt reads the files anew and gets no further.
+        let sidecar = start(ports::free(), &tls);
+        fs::write(at(broken), "neither this nor that\n").unwrap();
+        let told = format!("{}: holds no {wanted} in PEM form", at(broken).display());
+        wait_for("the log to tell which file", Duration::from_secs(5), || sidecar.log().contains(&told));
+    }
 }

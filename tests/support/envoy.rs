@@ -107,8 +107,9 @@ pub fn placed(name: &str, tallygate: u16, application: u16) -> String {
     let ports = [(9901, 0), (10000, 0), (8080, application)];
     let ports = ports.map(|(from, to)| (format!("port_value: {from} "), format!("port_value: {to} ")));
     let ports: Vec<_> = ports.iter().map(|(from, to)| (from.as_str(), to.as_str())).collect();
-    let files = [("server", "loopback"), ("server-key", "loopback-key"), ("clients-ca", "mesh-ca")];
-    files.iter().fold(substitute(&text, &ports), |text, (from, to)| {
+    let listeners = [("server", "loopback"), ("server-key", "loopback-key"), ("clients-ca", "workloads")];
+    let clusters = [("envoy", "envoy"), ("envoy-key", "envoy-key"), ("tallygate-ca", "mesh")];
+    listeners.iter().chain(&clusters).fold(substitute(&text, &ports), |text, (from, to)| {
         text.replace(&format!("/etc/envoy/tls/{from}.pem"), &pem(to).display().to_string())
     })
 }

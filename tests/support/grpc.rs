@@ -10,7 +10,7 @@ use http::uri::PathAndQuery;
 use prost::bytes::{Buf, BufMut};
 use tokio::runtime::{Builder, Runtime};
 use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
-use tonic::transport::{Channel, Endpoint};
+use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
 use tonic::{Code, Request, Status};
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_check_response::ServingStatus;
@@ -18,6 +18,7 @@ use tonic_health::pb::health_client::HealthClient;
 
 use super::answer::Answer;
 use super::check::Check;
+use super::tls::pem;
 
 pub const CHECK: &str = "/envoy.service.auth.v3.Authorization/Check";
 
@@ -40,6 +41,19 @@ impl Client {
             Ok(channel) => Self(channel),
             Err(error) => panic!("cannot connect to {address}: {error:?}"),
         }
+    }
+
+    /// The same over TLS, believing the authority `ca` and showing the certificate `own` of `certs/`, if any. The error is how
+    /// the connection ended.
+    pub fn over_tls(address: &str, ca: &str, own: Option<&str>) -> Result<Self, String> {
+        let read = |name: &str| std::fs::read(pem(name)).expect("a certificate of the tests");
+        let mut tls = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(read(ca)));
+        if let Some(own) = own {
+            tls = tls.identity(Identity::from_pem(read(own), read(&format!("{own}-key"))));
+        }
+        let endpoint = Endpoint::from_shared(format!("https://{address}")).expect("an address is a URI");
+        let endpoint = endpoint.tls_config(tls).expect("the certificates of the tests");
+        RUNTIME.block_on(endpoint.connect()).map(Self).map_err(|error| format!("{error:?}"))
     }
 
     /// One check, which must get a `CheckResponse`.

@@ -17,6 +17,7 @@ const ROUTE_IDENTITY: &str = "
 #[derive(Clone)]
 pub struct Setup {
     listen: String,
+    tls: String,
     store: String,
     identity: String,
     policies: String,
@@ -44,6 +45,7 @@ impl Setup {
     pub fn store(yaml: &str) -> Self {
         Self {
             listen: "127.0.0.1:0".into(),
+            tls: String::new(),
             store: yaml.into(),
             identity: ROUTE_IDENTITY.into(),
             policies: String::new(),
@@ -54,6 +56,12 @@ impl Setup {
     /// Where the gRPC service listens, in place of any free loopback port.
     pub fn listen(mut self, address: &str) -> Self {
         self.listen = address.into();
+        self
+    }
+
+    /// TLS for the gRPC service, with these settings.
+    pub fn tls(mut self, yaml: &str) -> Self {
+        self.tls = format!(", tls: {{ {yaml} }}");
         self
     }
 
@@ -105,10 +113,10 @@ impl Setup {
 
     /// The whole file, with the secret at `secret`.
     pub fn text(&self, secret: &Path) -> String {
-        let Self { listen, store, identity, policies, more } = self;
+        let Self { listen, tls, store, identity, policies, more } = self;
         let secret = secret.display();
         format!(
-            "server: {{ listen: '{listen}' }}
+            "server: {{ listen: '{listen}'{tls} }}
 admin: {{ listen: '127.0.0.1:0' }}
 hmac: {{ secret_file: '{secret}' }}
 store: {store}

@@ -5,7 +5,7 @@ use ipnet::IpNet;
 use crate::config::reader::{Field, Section};
 use crate::decision::address::{AddressOrigin, AddressSource, Ipv6Prefix};
 use crate::decision::identity::{IdentitySources, JwtClaim, Source};
-use crate::decision::spiffe::TrustDomain;
+use crate::decision::spiffe::{self, TrustDomain};
 
 const JWT_NAMESPACE: &str = "envoy.filters.http.jwt_authn";
 const JWT_PAYLOAD: &str = "jwt_payload";
@@ -150,12 +150,8 @@ fn mtls(section: Section<'_>) -> Option<Source> {
 fn header(section: Section<'_>) -> Option<Source> {
     let name = section.required("name", "x-tenant").and_then(|field| header_name(&field));
     let why = reason(&section);
-    let spiffe = |text: &str| match text.strip_prefix("spiffe://").is_some_and(|rest| rest.contains('/')) {
-        true => Ok(text.to_owned()),
-        false => Err("a principal is a SPIFFE ID, like spiffe://td.example/ns/istio-system/sa/gateway"),
-    };
     let principals = section.optional("from_principals").map_or(Some(Vec::new()), |field| {
-        field.each("the list is empty: leave it out to believe every caller", |item| item.parse(spiffe))
+        field.each("the list is empty: leave it out to believe every caller", |item| item.parse(principal))
     });
     section.finish();
     why?;
@@ -166,6 +162,14 @@ fn header(section: Section<'_>) -> Option<Source> {
 fn reason(section: &Section<'_>) -> Option<()> {
     let like = "\"the edge's auth filter overwrites it\"";
     section.required("trusted_because", like).and_then(|field| field.nonempty()).map(|_| ())
+}
+
+/// The SPIFFE ID of a workload.
+pub fn principal(text: &str) -> Result<String, &'static str> {
+    match spiffe::is_id(text) {
+        true => Ok(text.to_owned()),
+        false => Err("a principal is a SPIFFE ID, like spiffe://td.example/ns/istio-system/sa/gateway"),
+    }
 }
 
 fn header_name(field: &Field<'_>) -> Option<String> {

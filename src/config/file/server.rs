@@ -5,6 +5,8 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::certificates::Certificates;
+use super::tls::{self, ServerTls};
 use crate::config::duration::shown;
 use crate::config::reader::{Field, Section};
 use crate::config::{Fixed, Listen, StoreSettings, UnixListen};
@@ -17,18 +19,26 @@ const DEFAULT_ADMIN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net:
 const MOST_SOCKET_PATH: usize = 107;
 const DEFAULT_DRAIN: Duration = Duration::from_secs(5);
 
-pub fn fixed(file: &Section<'_>, store: Option<StoreSettings>, prefix: Option<&Prefix>) -> Option<Fixed> {
+/// What is fixed, and what the listener's TLS goes by.
+pub fn fixed(
+    file: &Section<'_>,
+    store: Option<StoreSettings>,
+    prefix: Option<&Prefix>,
+    certificates: &Certificates,
+) -> Option<(Fixed, Option<ServerTls>)> {
     let server = file.optional("server").map(|field| field.section());
-    let (listen, drain) = match server {
-        None => (Some(Listen::Tcp(DEFAULT_LISTEN)), Some(DEFAULT_DRAIN)),
-        Some(None) => (None, None),
+    let (listen, tls, drain) = match server {
+        None => (Some(Listen::Tcp(DEFAULT_LISTEN)), Some(None), Some(DEFAULT_DRAIN)),
+        Some(None) => (None, None, None),
         Some(Some(section)) => {
-            let listen = listen(&section);
+            let tls = section.optional("tls");
+            let listen = listen(&section, tls.as_ref());
+            let tls = tls.map_or(Some(None), |field| tls::listener(&field, certificates).map(Some));
             let drain = section
                 .optional("drain")
                 .map_or(Some(DEFAULT_DRAIN), |field| bounded(&field, Duration::ZERO, Duration::from_secs(300)));
             section.finish();
-            (listen, drain)
+            (listen, tls, drain)
         }
     };
     let admin = match file.optional("admin") {
@@ -46,26 +56,39 @@ pub fn fixed(file: &Section<'_>, store: Option<StoreSettings>, prefix: Option<&P
         file.problem(format!("server.listen and admin.listen are both {admin}: give one of them another port"));
     }
     let key_prefix = prefix?.clone();
-    Some(Fixed { listen: listen?, admin: admin?, drain: drain?, store: store?, key_prefix })
+    let (listen, tls) = (listen?, tls?);
+    let fixed = Fixed { listen, tls: tls.is_some(), admin: admin?, drain: drain?, store: store?, key_prefix };
+    Some((fixed, tls))
 }
 
-fn listen(section: &Section<'_>) -> Option<Listen> {
+fn listen(section: &Section<'_>, tls: Option<&Field<'_>>) -> Option<Listen> {
     let listen = section.optional("listen");
     let socket = [section.optional("socket_mode"), section.optional("socket_group")];
-    let Some(field) = listen else { return tcp(None, socket) };
+    let Some(field) = listen else { return tcp(None, socket, tls) };
     match field.text()?.strip_prefix("unix:") {
-        Some(path) => unix(&field, path, socket),
-        None => tcp(Some(&field), socket),
+        Some(path) => {
+            if let Some(tls) = tls {
+                tls.problem(
+                    "is for a TCP address, and server.listen is a Unix socket, whose mode says who may connect",
+                );
+            }
+            unix(&field, path, socket)
+        }
+        None => tcp(Some(&field), socket, tls),
     }
 }
 
-fn tcp(field: Option<&Field<'_>>, socket: [Option<Field<'_>>; 2]) -> Option<Listen> {
+fn tcp(field: Option<&Field<'_>>, socket: [Option<Field<'_>>; 2], tls: Option<&Field<'_>>) -> Option<Listen> {
     for field in socket.into_iter().flatten() {
         field.problem("is for a Unix socket, and server.listen is a TCP address: leave it out");
     }
     let address = field.map_or(Some(DEFAULT_LISTEN), socket_address)?;
-    if let Some(field) = field.filter(|_| !address.ip().is_loopback()) {
-        field.warning("whoever reaches this address can spend every limit: keep it to loopback or a Unix socket");
+    // Where there is TLS, its own settings say who may ask.
+    if let (Some(field), None, false) = (field, tls, address.ip().is_loopback()) {
+        field.warning(
+            "whoever reaches this address can spend every limit: keep it to loopback or a Unix socket, or let \
+             server.tls ask for client certificates",
+        );
     }
     Some(Listen::Tcp(address))
 }

@@ -3,23 +3,25 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::certificates::Certificates;
 use super::server::bounded;
 use crate::config::StoreSettings;
 use crate::config::reader::{Field, Section};
 use crate::store::redis::settings::{
     Address, Credentials, DEFAULT_TIMEOUT, Dialer, Password, RedisSettings, Tls, Topology, Url,
 };
+use crate::tls::certificate::Role;
 
 const MOST_NODES: usize = 64;
 const DEFAULT_COUNTERS: u64 = 1_000_000;
 const MOST_COUNTERS: u64 = 100_000_000;
 
-pub fn store(field: &Field<'_>) -> Option<StoreSettings> {
+pub fn store(field: &Field<'_>, certificates: &Certificates) -> Option<StoreSettings> {
     let section = field.section()?;
     let chosen = section.one_of(&["redis", "memory"]);
     section.finish();
     match chosen? {
-        ("redis", field) => settings(&field).map(Box::new).map(StoreSettings::Redis),
+        ("redis", field) => settings(&field, certificates).map(Box::new).map(StoreSettings::Redis),
         (_, field) => memory(&field),
     }
 }
@@ -41,7 +43,7 @@ fn memory(field: &Field<'_>) -> Option<StoreSettings> {
     Some(StoreSettings::Memory { max_counters })
 }
 
-fn settings(field: &Field<'_>) -> Option<RedisSettings> {
+fn settings(field: &Field<'_>, certificates: &Certificates) -> Option<RedisSettings> {
     let section = field.section()?;
     let chosen = section.one_of(&["url", "sentinel", "cluster"]);
     let timeout = |key| {
@@ -49,7 +51,7 @@ fn settings(field: &Field<'_>) -> Option<RedisSettings> {
         field.map_or(Some(DEFAULT_TIMEOUT), |field| bounded(&field, Duration::from_millis(5), Duration::from_secs(5)))
     };
     let (connect, command) = (timeout("connect_timeout"), timeout("command_timeout"));
-    let (credentials, tls) = (credentials(&section), tls(&section));
+    let (credentials, tls) = (credentials(&section), tls(&section, certificates));
     let database = section.optional("database").map_or(Some(0), |field| database(&field));
     section.finish();
     let (kind, field) = chosen?;
@@ -64,7 +66,7 @@ fn settings(field: &Field<'_>) -> Option<RedisSettings> {
     };
     let topology = match kind {
         "url" => Topology::One(url(&field, &mut dialer)?),
-        "sentinel" => sentinel(&field, &dialer)?,
+        "sentinel" => sentinel(&field, &dialer, certificates)?,
         _ => cluster(&field, &dialer)?,
     };
     if !sound {
@@ -96,11 +98,11 @@ fn url(field: &Field<'_>, dialer: &mut Dialer) -> Option<Address> {
     Some(url.address)
 }
 
-fn sentinel(field: &Field<'_>, dialer: &Dialer) -> Option<Topology> {
+fn sentinel(field: &Field<'_>, dialer: &Dialer, certificates: &Certificates) -> Option<Topology> {
     let section = field.section()?;
     let master = section.required("master", "mymaster").and_then(|field| field.nonempty());
     let nodes = section.required("nodes", "[\"redis-0.example:6379\"]").and_then(|field| nodes(&field));
-    let (credentials, tls) = (credentials(&section), tls(&section));
+    let (credentials, tls) = (credentials(&section), tls(&section, certificates));
     section.finish();
     let theirs = Dialer { credentials: credentials?, tls: tls?, database: 0, ..dialer.clone() };
     Some(Topology::Sentinel { master: master?.to_owned(), sentinels: nodes?, dialer: Box::new(theirs) })
@@ -148,21 +150,23 @@ fn credentials(section: &Section<'_>) -> Option<Credentials> {
     Some(Credentials { username: username?, password: password? })
 }
 
-fn tls(section: &Section<'_>) -> Option<Option<Tls>> {
+fn tls(section: &Section<'_>, certificates: &Certificates) -> Option<Option<Tls>> {
     let Some(field) = section.optional("tls") else { return Some(None) };
     let section = field.section()?;
-    let optional = |key| section.optional(key).map_or(Some(None), |field| path(&field).map(Some));
-    let (ca, certificate, key) = (optional("ca_file"), optional("certificate_file"), optional("private_key_file"));
+    let certificate = |key, role| {
+        let read = |field: Field<'_>| certificates.read(&field, role).map(|(path, _)| Some(path));
+        section.optional(key).map_or(Some(None), read)
+    };
+    let ca = certificate("ca_file", Role::Authorities);
+    let certificate = certificate("certificate_file", Role::Chain);
+    let key = section.optional("private_key_file");
+    if section.optional("certificate_file").is_some() != key.is_some() {
+        field.problem("certificate_file and private_key_file belong together: write both, or none");
+    }
+    let key = key.map_or(Some(None), |field| certificates.read_key(&field).map(|(path, _)| Some(path)));
     let server_name = section.optional("server_name").map_or(Some(None), |field| field.parse(server_name).map(Some));
     section.finish();
-    let identity = match (certificate?, key?) {
-        (Some(certificate), Some(key)) => Some((certificate, key)),
-        (None, None) => None,
-        _ => {
-            field.problem("certificate_file and private_key_file belong together: write both, or none");
-            return None;
-        }
-    };
+    let identity = certificate?.zip(key?);
     Some(Some(Tls { ca_file: ca?, identity, server_name: server_name? }))
 }
 
@@ -173,7 +177,7 @@ fn server_name(text: &str) -> Result<String, &'static str> {
 }
 
 /// A path whose file can be read: one that cannot would only be missed at the first connection.
-fn path(field: &Field<'_>) -> Option<PathBuf> {
+pub fn path(field: &Field<'_>) -> Option<PathBuf> {
     let text = field.nonempty()?;
     match std::fs::File::open(text).and_then(|file| file.metadata()) {
         Ok(about) if about.is_dir() => field.problem(format!("{text} is a folder, wanted a file")),

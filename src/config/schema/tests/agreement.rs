@@ -28,6 +28,11 @@ impl Judge {
 }
 
 // Ranges, words and forms: what one refuses for its shape, the other does.
+/// Settings of `server.tls`.
+const CERTIFICATE: &str =
+    "certificate_file: tests/support/certs/sidecar.pem, private_key_file: tests/support/certs/sidecar-key.pem";
+const CLIENTS: &str = "client_ca_file: tests/support/certs/mesh.pem";
+
 #[test]
 fn the_schema_and_the_reader_judge_the_same() {
     const GOOD: bool = true;
@@ -153,7 +158,7 @@ fn the_schema_and_the_reader_judge_the_same() {
                 ("url: \"redis://h:1\", username: u", BAD),
                 ("url: \"redis://h:1\", database: 1000001", BAD),
                 ("url: \"rediss://h:1\", tls: { certificate_file: /dev/null }", BAD),
-                ("url: \"rediss://h:1\", tls: { ca_file: /dev/null, server_name: h }", GOOD),
+                ("url: \"rediss://h:1\", tls: { ca_file: tests/support/certs/ca.pem, server_name: h }", GOOD),
                 ("url: \"rediss://h:1\", tls: { server_name: \"h/\" }", BAD),
                 ("cluster: { nodes: [\"[::1]:7000\", \"h:1\"] }", GOOD),
                 ("cluster: { nodes: [] }", BAD),
@@ -173,6 +178,22 @@ fn the_schema_and_the_reader_judge_the_same() {
                 ("hmac: { secret_file: SECRET }\nserver: { listen: \"unix:a\" }", BAD),
                 ("hmac: { secret_file: SECRET }\nserver: { listen: \"[::1]:1\" }", GOOD),
                 ("hmac: { secret_file: SECRET }\nserver: { listen: \"localhost:1\" }", BAD),
+                ("hmac: { secret_file: SECRET }\nserver: { tls: { CERTIFICATE } }", GOOD),
+                ("hmac: { secret_file: SECRET }\nserver: { tls: { CERTIFICATE, CLIENTS } }", GOOD),
+                ("hmac: { secret_file: SECRET }\nserver: { tls: { CLIENTS } }", BAD),
+                (
+                    "hmac: { secret_file: SECRET }\nserver: { tls: { CERTIFICATE, allowed_clients: [spiffe://a/b] } }",
+                    BAD,
+                ),
+                (
+                    "hmac: { secret_file: SECRET }\nserver: { tls: { CERTIFICATE, CLIENTS, allowed_clients: [spiffe://a/b] } }",
+                    GOOD,
+                ),
+                ("hmac: { secret_file: SECRET }\nserver: { tls: { CERTIFICATE, CLIENTS, allowed_clients: [] } }", BAD),
+                (
+                    "hmac: { secret_file: SECRET }\nserver: { tls: { CERTIFICATE, CLIENTS, allowed_clients: [a.example] } }",
+                    BAD,
+                ),
                 ("hmac: { secret_file: SECRET }\nserver: { listen: \"unix:/a\", socket_mode: \"888\" }", BAD),
                 ("hmac: { secret_file: SECRET }\nserver: { listen: \"unix:/a\", socket_mode: 660 }", BAD),
                 ("hmac: { secret_file: SECRET }\nserver: { listen: \"unix:/a\", socket_group: -1 }", BAD),
@@ -195,7 +216,7 @@ fn the_schema_and_the_reader_judge_the_same() {
     for (from, changes) in cases {
         assert_eq!(VALID.matches(from).count(), 1, "{from}");
         for (to, wanted) in *changes {
-            let text = VALID.replace(from, to);
+            let text = VALID.replace(from, &to.replace("CERTIFICATE", CERTIFICATE).replace("CLIENTS", CLIENTS));
             let read = load(&text);
             assert_eq!(read.is_ok(), *wanted, "the reader, {to}: {:?}", read.err());
             assert_eq!(judge.accepts(&text), *wanted, "the schema, {to}");
