@@ -40,6 +40,7 @@ mod suite {
     mod envoy_routes;
     mod envoy_shadow;
     mod envoy_smallest;
+    mod envoy_tls;
     mod envoy_variants;
     mod exactness;
     mod failures_table;
