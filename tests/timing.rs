@@ -21,6 +21,7 @@ mod timing {
     mod cluster_network;
     mod crashes;
     mod crossed;
+    mod envoy;
     mod healing;
     mod health;
     mod load;

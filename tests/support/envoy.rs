@@ -8,6 +8,7 @@ use tempfile::TempDir;
 
 use super::http;
 use super::process::{Finished, Process, part, root};
+use super::tls::pem;
 use super::wait::poll;
 
 /// Starting takes a fraction of a second on an idle machine.
@@ -31,11 +32,13 @@ impl Envoy {
     /// The same with these texts replaced, as an operator edits the file.
     #[track_caller]
     pub fn shipped_with(tallygate: u16, application: u16, edits: &[(&str, &str)]) -> Self {
-        let text = fs::read_to_string(root().join("envoy/tallygate.yaml")).expect("the shipped configuration");
-        let ports = [(9901, 0), (10000, 0), (50051, tallygate), (8080, application)];
-        let ports = ports.map(|(from, to)| (format!("port_value: {from} "), format!("port_value: {to} ")));
-        let ports: Vec<_> = ports.iter().map(|(from, to)| (from.as_str(), to.as_str())).collect();
-        Self::start(&substitute(&substitute(&text, &ports), edits))
+        Self::file("tallygate.yaml", tallygate, application, edits)
+    }
+
+    /// Any file of `envoy/`, likewise.
+    #[track_caller]
+    pub fn file(name: &str, tallygate: u16, application: u16, edits: &[(&str, &str)]) -> Self {
+        Self::start(&substitute(&placed(name, tallygate, application), edits))
     }
 
     /// Any configuration with one listener. Admin and listener should be on port 0.
@@ -94,17 +97,37 @@ fn listener(admin: &str) -> Option<String> {
     listeners.trim().split_once("::").map(|(_, address)| address.to_owned())
 }
 
+/// A file of `envoy/` with these ports in place of its own, and with the certificates of the tests. Not every file reaches
+/// Tallygate by a port.
+#[track_caller]
+pub fn placed(name: &str, tallygate: u16, application: u16) -> String {
+    let text = fs::read_to_string(root().join("envoy").join(name)).expect("a shipped configuration");
+    assert!(text.contains("port_value: 50051 ") || text.contains("pipe: "), "{name} does not reach Tallygate");
+    let text = text.replace("port_value: 50051 ", &format!("port_value: {tallygate} "));
+    let ports = [(9901, 0), (10000, 0), (8080, application)];
+    let ports = ports.map(|(from, to)| (format!("port_value: {from} "), format!("port_value: {to} ")));
+    let ports: Vec<_> = ports.iter().map(|(from, to)| (from.as_str(), to.as_str())).collect();
+    let listeners = [("server", "loopback"), ("server-key", "loopback-key"), ("clients-ca", "workloads")];
+    let clusters = [("envoy", "envoy"), ("envoy-key", "envoy-key"), ("tallygate-ca", "mesh")];
+    listeners.iter().chain(&clusters).fold(substitute(&text, &ports), |text, (from, to)| {
+        text.replace(&format!("/etc/envoy/tls/{from}.pem"), &pem(to).display().to_string())
+    })
+}
+
 /// Replaces each text, which must occur: an edit of the file cannot leave a test talking to nobody.
-fn substitute(text: &str, edits: &[(&str, &str)]) -> String {
+#[track_caller]
+pub fn substitute(text: &str, edits: &[(&str, &str)]) -> String {
     edits.iter().fold(text.to_owned(), |text, (from, to)| {
         assert!(text.contains(from), "the shipped configuration has no `{from}`");
         text.replace(from, to)
     })
 }
 
-/// `envoy --mode validate` on a file.
-pub fn validate(path: &std::path::Path) -> Finished {
+/// `envoy --mode validate` on a configuration.
+pub fn validate(config: &str) -> Finished {
+    let dir = TempDir::with_prefix("tallygate-envoy-").expect("a temporary folder");
+    fs::write(dir.path().join("envoy.yaml"), config).expect("a temporary file can be written");
     let mut command = Command::new(part("envoy", "TALLYGATE_ENVOY"));
-    command.args(["--mode", "validate", "--use-dynamic-base-id", "--log-level", "warn", "-c"]).arg(path);
-    Process::spawn(&mut command).finish(Duration::from_secs(60))
+    command.args(["--mode", "validate", "--use-dynamic-base-id", "--log-level", "warn", "-c", "envoy.yaml"]);
+    Process::spawn(command.current_dir(dir.path())).finish(Duration::from_secs(60))
 }

@@ -153,10 +153,16 @@ impl Client {
     }
 
     /// grpc.health.v1 Watch.
+    #[track_caller]
     pub fn watch_health(&self) -> Watch {
+        self.try_watch_health().expect("health can be watched")
+    }
+
+    /// The same where the stream may be refused.
+    pub fn try_watch_health(&self) -> Result<Watch, Status> {
         let mut client = HealthClient::new(self.0.clone());
-        let stream = bounded(async move { client.watch(HealthCheckRequest::default()).await });
-        Watch(stream.expect("health can be watched").into_inner())
+        let stream = bounded(async move { client.watch(HealthCheckRequest::default()).await })?;
+        Ok(Watch(stream.into_inner()))
     }
 }
 

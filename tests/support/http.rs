@@ -45,15 +45,20 @@ impl Response {
     }
 }
 
-/// A GET of `path` as written, with these header lines.
-#[track_caller]
-pub fn request(address: impl ToSocketAddrs, path: &str, headers: &[(&str, &str)]) -> Response {
-    let mut message = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n");
+/// A request as bytes: `path` as written, these header lines, no body.
+pub fn message(method: &str, path: &str, headers: &[(&str, &str)]) -> Vec<u8> {
+    let mut message = format!("{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n");
     for (name, value) in headers {
         message.extend([name, ": ", value, "\r\n"]);
     }
     message += "\r\n";
-    match send(address, message.as_bytes()) {
+    message.into_bytes()
+}
+
+/// A GET of `path` as written, with these header lines.
+#[track_caller]
+pub fn request(address: impl ToSocketAddrs, path: &str, headers: &[(&str, &str)]) -> Response {
+    match send(address, &message("GET", path, headers)) {
         Ok(response) => response,
         Err(error) => panic!("GET {path}: {error}"),
     }
@@ -66,16 +71,64 @@ pub fn get(address: impl ToSocketAddrs, path: &str) -> Response {
 
 /// A GET that may fail.
 pub fn try_get(address: impl ToSocketAddrs, path: &str) -> io::Result<Response> {
-    send(address, format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").as_bytes())
+    send(address, &message("GET", path, &[]))
 }
 
-fn send(address: impl ToSocketAddrs, message: &[u8]) -> io::Result<Response> {
-    let mut stream = TcpStream::connect(address)?;
-    stream.set_read_timeout(Some(Duration::from_secs(10)))?;
+/// Sends these bytes and reads the answer.
+pub fn send(address: impl ToSocketAddrs, message: &[u8]) -> io::Result<Response> {
+    exchange(&mut connect(address)?, message)
+}
+
+/// The same over a connection of the caller's.
+pub fn exchange(stream: &mut (impl Read + Write), message: &[u8]) -> io::Result<Response> {
     stream.write_all(message)?;
-    let mut bytes = Vec::new();
-    stream.read_to_end(&mut bytes)?;
+    answer(stream)
+}
+
+/// A request whose answer nobody has read yet.
+pub struct Sent(TcpStream);
+
+impl Sent {
+    pub fn start(address: impl ToSocketAddrs, message: &[u8]) -> io::Result<Self> {
+        let mut stream = connect(address)?;
+        stream.write_all(message)?;
+        Ok(Self(stream))
+    }
+
+    #[track_caller]
+    pub fn join(mut self) -> Response {
+        answer(&mut self.0).expect("an answer")
+    }
+}
+
+fn connect(address: impl ToSocketAddrs) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect(address)?;
+    stream.set_read_timeout(Some(Duration::from_secs(10)))?;
+    Ok(stream)
+}
+
+/// Reads an answer to its end, which may come before that of the connection: Envoy holds one for a second where it answered
+/// before it had read the whole request.
+fn answer(stream: &mut impl Read) -> io::Result<Response> {
+    let (mut bytes, mut chunk) = (Vec::new(), [0; 4096]);
+    while !is_whole(&bytes) {
+        match stream.read(&mut chunk)? {
+            0 => break,
+            length => bytes.extend(&chunk[..length]),
+        }
+    }
     parse(&bytes).ok_or_else(|| io::Error::other(format!("not a response: {}", String::from_utf8_lossy(&bytes))))
+}
+
+/// Whether the answer says how long it is, and is here.
+fn is_whole(bytes: &[u8]) -> bool {
+    let Some(end) = find(bytes, b"\r\n\r\n") else { return false };
+    let head = String::from_utf8_lossy(&bytes[..end]).to_ascii_lowercase();
+    let length = head.lines().find_map(|line| line.strip_prefix("content-length:")?.trim().parse().ok());
+    match length {
+        Some(length) => bytes.len() - end - 4 >= length,
+        None => head.contains("\r\ntransfer-encoding: chunked") && bytes.ends_with(b"\r\n0\r\n\r\n"),
+    }
 }
 
 fn parse(bytes: &[u8]) -> Option<Response> {

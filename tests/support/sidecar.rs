@@ -32,8 +32,20 @@ impl Sidecar {
     /// The same with more arguments, or another environment.
     #[track_caller]
     pub fn start_with(setup: &Setup, adjust: impl FnOnce(&mut Command)) -> Self {
+        Self::launch(|secret| setup.text(secret), adjust)
+    }
+
+    /// With a file of the test's own, which is told where the secret lies.
+    #[track_caller]
+    pub fn start_text(text: impl FnOnce(&Path) -> String) -> Self {
+        Self::launch(text, |_| {})
+    }
+
+    #[track_caller]
+    fn launch(text: impl FnOnce(&Path) -> String, adjust: impl FnOnce(&mut Command)) -> Self {
         let dir = TempDir::with_prefix("tallygate-").expect("a temporary folder");
-        let config = write_files(&dir, setup);
+        let secret = put(&dir, "hmac.key", SECRET);
+        let config = put(&dir, "tallygate.yaml", &text(&secret));
         let mut command = cli::command(&["serve", "--config", config.to_str().unwrap()]);
         command.env("TALLYGATE_LOG_FORMAT", "json");
         adjust(&mut command);

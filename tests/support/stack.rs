@@ -10,7 +10,7 @@ use super::upstream::Upstream;
 /// The header that names the subject. In these tests the client plays the filter that would set it.
 pub const USER: &str = "x-user";
 
-const IDENTITY: &str = "
+pub const IDENTITY: &str = "
   tenant: [{ route: tenant }]
   subject: [{ header: { name: x-user, trusted_because: 'the test stands for the filter that sets it' } }]";
 

@@ -1,6 +1,6 @@
 //! The application behind Envoy: an HTTP/1.1 server that answers 200 and remembers what it was asked.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -57,17 +57,24 @@ impl Received {
     }
 }
 
-/// Answers one connection until its client leaves. Requests have no body.
+/// Answers one connection until its client leaves. A body is read and forgotten.
 fn serve(stream: &TcpStream, headers: &str, kept: &Mutex<Vec<Received>>) {
-    let mut lines = BufReader::new(stream).lines().map_while(Result::ok);
-    while let Some(line) = lines.next() {
-        let head = lines.by_ref().take_while(|line| !line.is_empty());
-        let fields = head.filter_map(|line| line.split_once(": ").map(|(n, v)| (n.to_owned(), v.to_owned())));
-        let received = Received { line, headers: fields.collect() };
+    let mut reader = BufReader::new(stream);
+    while let Some(received) = head(&mut reader) {
+        let length = received.all("content-length").first().and_then(|length| length.parse().ok()).unwrap_or(0);
         kept.lock().unwrap_or_else(PoisonError::into_inner).push(received);
         let answer = format!("HTTP/1.1 200 OK\r\ncontent-length: 6\r\n{headers}\r\nserved");
-        if (&mut &*stream).write_all(answer.as_bytes()).is_err() {
+        let body = io::copy(&mut reader.by_ref().take(length), &mut io::sink());
+        if body.is_err() || (&mut &*stream).write_all(answer.as_bytes()).is_err() {
             return;
         }
     }
+}
+
+fn head(reader: &mut impl BufRead) -> Option<Received> {
+    let mut lines = reader.lines().map_while(Result::ok);
+    let line = lines.next()?;
+    let fields = lines.take_while(|line| !line.is_empty());
+    let headers = fields.filter_map(|line| line.split_once(": ").map(|(n, v)| (n.to_owned(), v.to_owned())));
+    Some(Received { line, headers: headers.collect() })
 }

@@ -65,5 +65,15 @@ signed envoy mesh clientAuth URI:spiffe://td.example/ns/edge/sa/envoy
 signed neighbour mesh clientAuth URI:spiffe://td.example/ns/shop/sa/web
 signed two-ids mesh clientAuth URI:spiffe://td.example/ns/edge/sa/envoy,URI:spiffe://td.example/ns/shop/sa/web
 expired expired mesh
+
+# Workloads with SPIFFE IDs. One authority may know several trust domains, and sign a certificate with names of both.
+authority workloads
+signed workload-a workloads clientAuth URI:spiffe://td.example/ns/shop/sa/a
+signed workload-b workloads clientAuth URI:spiffe://td.example/ns/shop/sa/b
+signed workload-elsewhere workloads clientAuth URI:spiffe://elsewhere.example/ns/shop/sa/a
+signed workload-both workloads clientAuth URI:spiffe://elsewhere.example/ns/shop/sa/a,URI:spiffe://td.example/ns/shop/sa/a
+# As workload-a calls itself, but by an authority that nobody trusts.
+authority forger
+signed workload-forged forger clientAuth URI:spiffe://td.example/ns/shop/sa/a
 # What is signed is signed.
-rm -f ca-key.pem other-ca-key.pem mesh-key.pem ./*.srl
+rm -f ca-key.pem other-ca-key.pem mesh-key.pem workloads-key.pem forger-key.pem ./*.srl
