@@ -58,7 +58,8 @@ impl Slow {
         first
     }
 
-    /// A crowd of calls whose checks wait for Redis until so many of them are under way; then what each was told.
+    /// A crowd of calls whose checks wait for Redis until so many of them are under way, and all others were turned away; then
+    /// what each was told.
     fn crowd(&self, calls: usize, under_way: u64) -> Vec<Code> {
         assert_eq!(self.envoy.get("/", &[]).status(), 200, "the only one of this minute");
         let client = Client::connect(self.envoy.address());
@@ -66,6 +67,7 @@ impl Slow {
         let crowd: Vec<_> = (0..calls).map(|_| client.start(&Check::of("ada"))).collect();
         wait_for("the checks to be under way", Duration::from_secs(4), || {
             self.of_cluster("upstream_rq_active") == under_way
+                && self.of_cluster("upstream_rq_active_overflow") == calls as u64 - under_way
         });
         self.redis.resume();
         let told = crowd.into_iter().map(InFlight::try_join);
