@@ -41,8 +41,9 @@ soak: parts ## the timing tests, with faults that last as long as they did in th
 	TALLYGATE_SOAK=1 $(CARGO) test --locked --release --test timing -- --test-threads=1
 	TALLYGATE_SOAK=1 $(CARGO) test --locked --release --test suite -- file_watch numbers
 
-bench: ## what the scripts cost each Redis and Valkey version, beside a plain one (benches/README.md)
+bench: ## what a decision costs, and its script each Redis and Valkey version, beside plain ones (benches/README.md)
 	$(PYTHON) tests/support/fetch_parts.py --all
+	$(CARGO) bench --locked --bench decisions
 	$(CARGO) bench --locked --bench scripts -- --server redis-server-7.0
 	$(CARGO) bench --locked --bench scripts -- --server redis-server-8.2
 	$(CARGO) bench --locked --bench scripts -- --server valkey-server-8.1

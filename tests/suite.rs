@@ -24,6 +24,7 @@ mod suite {
     mod costs;
     mod counting;
     mod crowds;
+    mod demo;
     mod doctor;
     mod envoy_access_log;
     mod envoy_addresses;
@@ -69,6 +70,7 @@ mod suite {
     mod overload;
     mod overrides;
     mod pace;
+    mod pages;
     mod privacy;
     mod probe;
     mod redis_auth;

@@ -1,7 +1,7 @@
 //! What a decision costs from Envoy's side: CPU of the sidecar and of Redis, and the time to an answer, beside a bare floor.
 //!
 //! ```text
-//! cargo bench --bench decisions -- [--rounds 9] [--checks 20000] [--ratelimit PATH]
+//! cargo bench --bench decisions -- [--rounds 9] [--checks 20000] [--at-once 64] [--ratelimit PATH]
 //! ```
 //!
 //! The floor is a gRPC server of the same libraries that answers the same service without looking at the request: what remains
@@ -34,9 +34,6 @@ use std::env;
 use candidates::Candidate;
 use load::Batch;
 
-/// Checks that wait for an answer at the same time, over one connection, as of one busy Envoy worker.
-const AT_ONCE: usize = 64;
-
 fn main() {
     let arguments: Vec<String> = env::args().skip(1).filter(|argument| argument != "--bench").collect();
     if let Some(port_file) = value(&arguments, "--floor") {
@@ -44,14 +41,16 @@ fn main() {
     }
     let number = |name, default| value(&arguments, name).map_or(default, |text| text.parse().expect("a number"));
     let (rounds, checks) = (number("--rounds", 9), number("--checks", 20_000));
+    // Checks that wait for an answer at the same time, over one connection, as of one busy Envoy worker.
+    let at_once = number("--at-once", 64);
     let candidates = candidates::all(value(&arguments, "--ratelimit"));
     let mut batches: Vec<Vec<Batch>> = candidates.iter().map(|_| Vec::new()).collect();
     for candidate in &candidates {
-        candidate.ask(checks / 10, AT_ONCE); // connections, code paths and Redis' tables are warm then
+        candidate.ask(checks / 10, at_once); // connections, code paths and Redis' tables are warm then
     }
     for round in 1..=rounds {
         for (candidate, batches) in candidates.iter().zip(&mut batches) {
-            batches.push(candidate.ask(checks, AT_ONCE));
+            batches.push(candidate.ask(checks, at_once));
         }
         eprintln!("round {round} of {rounds}");
     }

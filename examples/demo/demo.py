@@ -28,8 +28,9 @@ LOCAL_WINDOW = 10  # of the local limit that `catalog` falls back to
 
 
 class Demo:
-    def __init__(self, stage, in_memory):
+    def __init__(self, stage, tallygate, in_memory):
         self.stage = stage
+        self.tallygate = tallygate
         self.in_memory = in_memory
         names = ["edge", "envoy_admin", "authz", "tallygate_admin", "redis", "upstream"]
         self.ports = dict(zip(names, free_ports(len(names))))
@@ -57,7 +58,7 @@ class Demo:
             text = replace_once(text, "127.0.0.1:6379", "%s:%d" % (HOST, self.ports["redis"]))
         config = self.stage.folder / "tallygate.yaml"
         config.write_text(text)
-        self.stage.start("tallygate", [TALLYGATE, "serve", "--config", config])
+        self.stage.start("tallygate", [self.tallygate, "serve", "--config", config])
         self.wait_for_ok("tallygate_admin", "/readyz")
 
     def start_envoy(self):
@@ -188,15 +189,17 @@ def show(path, user, answer):
 def main():
     reader = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     reader.add_argument("--store", choices=["redis", "memory"], default="redis")
-    in_memory = reader.parse_args().store == "memory"
-    for binary in [TALLYGATE, BIN / "envoy"] + ([] if in_memory else [BIN / "redis-server"]):
+    reader.add_argument("--tallygate", type=Path, default=TALLYGATE, help="another binary than the release build")
+    arguments = reader.parse_args()
+    in_memory = arguments.store == "memory"
+    for binary in [arguments.tallygate, BIN / "envoy"] + ([] if in_memory else [BIN / "redis-server"]):
         if not binary.exists():
             print("demo: %s is missing; `make demo` brings and builds what it needs" % binary, file=sys.stderr)
             return 69
     began = time.monotonic()
     with Stage() as stage:
         try:
-            demo = Demo(stage, in_memory)
+            demo = Demo(stage, arguments.tallygate, in_memory)
             demo.start()
             print("client, Envoy :%(edge)d, Tallygate :%(authz)d, application :%(upstream)d" % demo.ports, end="")
             print(", store: memory" if in_memory else ", Redis :%(redis)d" % demo.ports)
