@@ -29,6 +29,7 @@ mod suite {
     mod envoy_outages;
     mod envoy_variants;
     mod exactness;
+    mod explain;
     mod failures_table;
     mod fallback;
     mod file_watch;
@@ -67,8 +68,10 @@ mod suite {
     mod schema;
     mod script_rules;
     mod scripts;
+    mod secrets;
     mod sentinel;
     mod several_limits;
     mod store_contract;
+    mod strangers;
     mod windows;
 }
