@@ -7,9 +7,11 @@ CARGO ?= cargo
 PYTHON ?= python3
 # The demo's store: redis, or memory.
 STORE ?= redis
+# How long the inputs that nobody would write are tried, all kinds together.
+FUZZ_SECONDS ?= 60
 
 .DEFAULT_GOAL := help
-.PHONY: help parts build demo test test-extra soak bench lint fmt docs
+.PHONY: help parts build demo test test-extra soak fuzz bench lint fmt docs
 # Steps of one target must not overlap: the timing tests measure, and want the machine for themselves.
 .NOTPARALLEL:
 
@@ -31,15 +33,21 @@ test: parts ## every test but those of test-extra and soak
 	$(CARGO) test --locked --doc
 	$(CARGO) test --locked --test timing -- --test-threads=1
 
-test-extra: ## the store's contract against every Redis and Valkey version that is supported
+test-extra: ## the store's contract against every Redis and Valkey version that is supported, a short round of fuzzing, the walk-throughs
 	$(PYTHON) tests/support/fetch_parts.py --all
 	@$(CARGO) test --locked --test suite -- --list store_contract | grep -q ': test$$' || \
 		{ echo 'test-extra: the suite has no test named store_contract' >&2; exit 1; } # cargo calls 0 tests a success
 	TALLYGATE_ALL_SERVERS=1 $(CARGO) test --locked --test suite store_contract
+	$(CARGO) test --locked --test fuzz -- --test-threads=1 --nocapture # the same cases in each run
+	$(CARGO) test --locked --test guides
 
 soak: parts ## the timing tests, with faults that last as long as they did in the field
 	TALLYGATE_SOAK=1 $(CARGO) test --locked --release --test timing -- --test-threads=1
 	TALLYGATE_SOAK=1 $(CARGO) test --locked --release --test suite -- file_watch numbers
+
+fuzz: parts ## inputs that nobody would write, others in each run; FUZZ_SECONDS=3600 for an hour of them
+	TALLYGATE_FUZZ_SECONDS=$(FUZZ_SECONDS) TALLYGATE_FUZZ_SEED=$$(date +%s) \
+		$(CARGO) test --locked --test fuzz -- --test-threads=1 --nocapture
 
 bench: ## what a decision costs, and its script each Redis and Valkey version, beside plain ones (benches/README.md)
 	$(PYTHON) tests/support/fetch_parts.py --all

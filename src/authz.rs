@@ -4,7 +4,7 @@
 //! [`guard`] stands around both, so that whatever goes wrong in here is an explicit answer with gRPC status OK.
 
 pub mod guard;
-mod request;
+pub mod request;
 pub mod response;
 
 use std::sync::Arc;

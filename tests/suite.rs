@@ -44,6 +44,7 @@ mod suite {
     mod envoy_tls;
     mod envoy_variants;
     mod exactness;
+    mod explain;
     mod failures_table;
     mod fallback;
     mod file_watch;
@@ -83,9 +84,11 @@ mod suite {
     mod schema;
     mod script_rules;
     mod scripts;
+    mod secrets;
     mod sentinel;
     mod server_tls;
     mod several_limits;
     mod store_contract;
+    mod strangers;
     mod windows;
 }

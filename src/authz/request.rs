@@ -179,6 +179,7 @@ mod tests {
             assert_eq!(from(socket(text, 0)), None, "{text}");
         }
         assert_eq!(from(address::Address::Pipe(Pipe { path: "/x".into(), mode: 0 })), None);
+        assert_eq!(from(address::Address::EnvoyInternalAddress(Default::default())), None);
     }
 
     #[test]

@@ -54,6 +54,8 @@ pub struct Asked {
     path: String,
     host: String,
     headers: HashMap<String, String>,
+    /// Header lines with their exact bytes, where Envoy sent those instead.
+    lines: Vec<(String, Vec<u8>)>,
     route: HashMap<String, String>,
     principal: String,
     source: Option<IpAddr>,
@@ -74,7 +76,8 @@ impl RequestArguments {
             method: self.method,
             path: self.path,
             host: self.host,
-            headers: self.header.into_iter().collect(),
+            headers: joined(self.header),
+            lines: Vec::new(),
             route: self.route.into_iter().collect(),
             principal: self.principal,
             source: self.source_address,
@@ -90,7 +93,10 @@ impl Asked {
             method: &self.method,
             host: &self.host,
             path: &self.path,
-            headers: Headers { joined: Some(&self.headers), lines: Vec::new() },
+            headers: Headers {
+                joined: Some(&self.headers),
+                lines: self.lines.iter().map(|(name, value)| (name.as_str(), value.as_slice())).collect(),
+            },
             source: self.source,
             principal: &self.principal,
             route: &self.route,
@@ -131,12 +137,51 @@ fn from_json(file: &Path) -> Result<Asked, String> {
         path: text(http, &["path"]),
         host: text(http, &["host"]),
         headers: texts(at(http, &["headers"])),
+        lines: at(http, &["header_map", "headers"]).map_or_else(|| Ok(Vec::new()), lines)?,
         route: texts(at(attributes, &["context_extensions"])),
         principal: text(attributes, &["source", "principal"]),
         source: text(attributes, &["source", "address", "socket_address", "address"]).parse().ok(),
         metadata: at(attributes, &["metadata_context", "filter_metadata"]).cloned().unwrap_or_default(),
         call: HashMap::new(),
     })
+}
+
+/// Headers as Envoy sends them by default: the lines of one name become one, with commas.
+fn joined(lines: Vec<(String, String)>) -> HashMap<String, String> {
+    lines.into_iter().fold(HashMap::new(), |mut headers, (name, value)| {
+        headers.entry(name).and_modify(|joined: &mut String| *joined += &format!(",{value}")).or_insert(value);
+        headers
+    })
+}
+
+/// The lines of `header_map` (`encode_raw_headers: true`), whose bytes stand in JSON as base64.
+fn lines(list: &Value) -> Result<Vec<(String, Vec<u8>)>, String> {
+    let lines = list.as_array().into_iter().flatten().map(|line| {
+        let text = |name| at(line, &[name]).and_then(Value::as_str).unwrap_or_default();
+        let raw = base64(text("raw_value")).ok_or("a rawValue in headerMap is not base64")?;
+        let value = if raw.is_empty() { text("value").as_bytes().to_vec() } else { raw };
+        Ok((text("key").to_ascii_lowercase(), value))
+    });
+    lines.collect()
+}
+
+/// Base64 of either alphabet, with or without padding, as protobuf's JSON takes it.
+fn base64(text: &str) -> Option<Vec<u8>> {
+    let digit = |byte: u8| match byte {
+        b'A'..=b'Z' => Some(byte - b'A'),
+        b'a'..=b'z' => Some(byte - b'a' + 26),
+        b'0'..=b'9' => Some(byte - b'0' + 52),
+        b'+' | b'-' => Some(62),
+        b'/' | b'_' => Some(63),
+        _ => None,
+    };
+    let digits = text.trim_end_matches('=').bytes().map(digit).collect::<Option<Vec<u8>>>()?;
+    let bytes = digits.chunks(4).map(|chunk| {
+        let bits = chunk.iter().fold(0_u32, |bits, digit| bits << 6 | u32::from(*digit));
+        let [_, bytes @ ..] = (bits << (6 * (4 - chunk.len()))).to_be_bytes();
+        (chunk.len() > 1).then(|| bytes[..chunk.len() - 1].to_vec())
+    });
+    bytes.collect::<Option<Vec<_>>>().map(|bytes| bytes.concat())
 }
 
 /// The value at a path of snake_case names, which protobuf's JSON writes in lowerCamelCase too.
@@ -156,6 +201,25 @@ fn lower_camel(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn raw_headers_are_read_with_their_bytes() {
+        let list = serde_json::json!([
+            { "key": "x-user", "rawValue": "dXPpcg==" }, { "key": "X-Tenant", "raw_value": "YWNtZQ" }, { "key": "x", "value": "y" }
+        ]);
+        let line = |name: &str, value: &[u8]| (name.to_owned(), value.to_vec());
+        assert_eq!(lines(&list), Ok(vec![line("x-user", b"us\xe9r"), line("x-tenant", b"acme"), line("x", b"y")]));
+        assert!(lines(&serde_json::json!([{ "key": "x", "rawValue": "?" }])).is_err());
+        assert_eq!(base64("A"), None);
+        assert_eq!(base64("-_8"), Some(vec![0xfb, 0xff]));
+    }
+
+    #[test]
+    fn lines_of_one_header_are_joined_as_envoy_joins_them() {
+        let typed =
+            [("x-user", "a"), ("x", "y"), ("x-user", "b")].map(|(name, value)| (name.to_owned(), value.to_owned()));
+        assert_eq!(joined(typed.into())["x-user"], "a,b");
+    }
 
     #[test]
     fn both_spellings_of_protobufs_json_are_read() {

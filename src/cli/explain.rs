@@ -8,10 +8,12 @@ use super::keys::show;
 use super::{ConfigFile, asked, exit, runtime};
 use crate::config::explain::limit_in_words;
 use crate::config::{Config, StoreSettings};
+use crate::decision::algorithm::Role;
 use crate::decision::attributes::Attributes;
 use crate::decision::identity::Part;
+use crate::decision::limit::Mode;
 use crate::decision::matcher::Candidate;
-use crate::decision::policy::{Found, Policy, Unplanned};
+use crate::decision::policy::{Answer, DenyStatus, Found, OnUnidentified, Policy, Unplanned};
 use crate::store::redis::operator::peek;
 
 #[derive(Args)]
@@ -39,6 +41,10 @@ pub fn run(arguments: Arguments) -> ExitCode {
     };
     let request = asked.attributes();
     let Some(policy) = policy(&config, &request) else { return ExitCode::SUCCESS };
+    if policy.mode == Mode::Off {
+        println!("verdict  allowed: the policy is off, so nothing is counted");
+        return ExitCode::SUCCESS;
+    }
     for part in [Part::Tenant, Part::Subject, Part::Address].into_iter().filter(|part| policy.counts_by(*part)) {
         for (kind, answer) in config.rules.identity.trace(part, &request) {
             let answer = answer.map_or_else(|missing| missing.as_str(), |()| "yields");
@@ -51,13 +57,16 @@ pub fn run(arguments: Arguments) -> ExitCode {
                 println!("stranger without a {}, counted by address", missing.part.as_str());
             }
             for charge in &plan.charges {
-                println!("limit    {}: {}", charge.limit.name, limit_in_words(charge.limit, &charge.algorithm));
+                let own = if charge.algorithm == charge.limit.algorithm { "" } else { ", by an override" };
+                let shadow = if charge.role == Role::Shadow { " (shadow: never refuses)" } else { "" };
+                let words = limit_in_words(charge.limit, &charge.algorithm);
+                println!("limit    {}: {words}{own}{shadow}", charge.limit.name);
                 println!("         cost {}, key {}", charge.cost, charge.key.text);
             }
             plan.charges.iter().map(|charge| charge.key.text.clone()).collect()
         }
         Err(unplanned) => {
-            println!("verdict  {}", without_counting(&unplanned));
+            println!("verdict  {}", without_counting(policy, &unplanned));
             Vec::new()
         }
     };
@@ -79,15 +88,28 @@ fn policy<'c>(config: &'c Config, request: &Attributes<'_>) -> Option<&'c Policy
     }
     match config.rules.find(request) {
         Found::AmbiguousPath => println!("verdict  denied (403): the path can be read in two ways"),
-        _ => println!("verdict  no policy matches: {:?}", config.rules.unmatched),
+        _ => println!("verdict  {}: no policy matches", answered(config.rules.unmatched)),
     }
     None
 }
 
-fn without_counting(unplanned: &Unplanned<'_>) -> String {
+fn answered(answer: Answer) -> &'static str {
+    match answer {
+        Answer::Allow => "allowed",
+        Answer::Deny => "denied (403)",
+    }
+}
+
+fn without_counting(policy: &Policy, unplanned: &Unplanned<'_>) -> String {
     match unplanned {
         Unplanned::Unidentified(missing) => {
-            format!("unidentified: the {} is {}", missing.part.as_str(), missing.missing.as_str())
+            let answer = match policy.on_unidentified {
+                _ if policy.mode == Mode::Shadow => "allowed, since the policy is a shadow",
+                OnUnidentified::Allow => "allowed",
+                OnUnidentified::Deny(DenyStatus::Forbidden) => "denied (403)",
+                OnUnidentified::Deny(DenyStatus::Unauthorized) | OnUnidentified::ByAddress(_) => "denied (401)",
+            };
+            format!("unidentified: the {} is {}; {answer}", missing.part.as_str(), missing.missing.as_str())
         }
         Unplanned::Blocked(limit) => format!("denied: an override blocks this tenant under {}", limit.name),
         Unplanned::BadCost => "failed: the route's cost is no whole number within the policy's bounds".to_owned(),

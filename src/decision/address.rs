@@ -141,6 +141,35 @@ mod tests {
         assert_ne!(bytes("203.0.113.7", 64), bytes("203.0.113.8", 64));
     }
 
+    proptest::proptest! {
+        #[test]
+        fn two_addresses_are_one_client_only_if_their_masked_bits_are_equal(a: u128, flip in 0_u32..128, prefix in 1_u8..=128) {
+            let bits = |bits: u128| identity_bytes(Ipv6Addr::from_bits(bits).into(), Ipv6Prefix(prefix));
+            let mapped = |bits: u128| Ipv6Addr::from_bits(bits).to_ipv4_mapped().is_some();
+            let b = a ^ (1 << (127 - flip));
+            if !mapped(a) && !mapped(b) {
+                proptest::prop_assert_eq!(bits(a) == bits(b), flip >= u32::from(prefix));
+            }
+        }
+
+        // Every way of writing an address down is the same address.
+        #[test]
+        fn an_address_is_its_bits_however_it_is_written(bits: u128, v4: u32, port: u16) {
+            let v6 = Ipv6Addr::from_bits(bits);
+            let s = v6.segments();
+            let long = s.map(|segment| format!("{segment:04X}")).join(":");
+            for text in [v6.to_string(), long, format!("[{v6}]"), format!(" [{v6}]:{port}")] {
+                proptest::prop_assert_eq!(parse(&text), Some(v6.into()), "{}", text);
+            }
+            let v4 = std::net::Ipv4Addr::from_bits(v4);
+            let same = [v4.to_string(), format!("{v4}:{port}"), format!("::ffff:{v4}"), format!("[::FFFF:{v4}]:{port}")];
+            for text in same {
+                let found = parse(&text).map(|address| identity_bytes(address, Ipv6Prefix(1)));
+                proptest::prop_assert_eq!(found, Some(identity_bytes(v4.into(), Ipv6Prefix(128))), "{}", text);
+            }
+        }
+    }
+
     #[test]
     fn a_prefix_joins_a_site_and_nothing_beyond_it() {
         assert_eq!(bytes("2001:db8:1:2::a", 64), bytes("2001:db8:1:2:ffff::b", 64));
@@ -166,7 +195,20 @@ mod tests {
         for text in ["2001:db8::1", "2001:DB8:0:0:0:0:0:1", "[2001:db8::1]:8443", "[2001:db8::1]"] {
             assert_eq!(parse(text), "2001:db8::1".parse().ok(), "{text}");
         }
+        // Plain IPv6, though it ends like an IPv4 address.
+        assert_eq!(parse("2001:db8::1.2.3.4"), "2001:db8::102:304".parse().ok());
+        assert_eq!(parse("[2001:db8::1.2.3.4]:443"), "2001:db8::102:304".parse().ok());
         for text in [
+            "::ffff:203.0.113.7:443",
+            "203.0.113.7, 203.0.113.8",
+            "203.0.113.7 203.0.113.8",
+            "0xcb.0.113.7",
+            "3405803783",
+            "2001:db8:::1",
+            "2001:db8::1/64",
+            "[]",
+            "[]:80",
+            ":80",
             "fe80::1%eth0",
             "203.0.113.007",
             "1.2.3",

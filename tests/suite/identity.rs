@@ -2,7 +2,7 @@
 //! so these tests also hold what goes into them.
 
 use envoy_types::pb::google::protobuf::value::Kind;
-use envoy_types::pb::google::protobuf::{ListValue, Struct};
+use envoy_types::pb::google::protobuf::{ListValue, Struct, Value};
 
 use crate::support::answer::Outcome;
 use crate::support::check::Check;
@@ -70,15 +70,57 @@ fn only_a_text_is_a_claim() {
     let with = |kind| orders().claim("iss", IDP).claim_of("sub", kind);
     let odd = [
         Kind::NumberValue(1.0),
+        Kind::NumberValue(1.5),
+        Kind::NumberValue(-1.0),
+        Kind::NumberValue(1e30),
+        // What Envoy makes of ...992 and of ...993.
         Kind::NumberValue(9_007_199_254_740_992.0),
         Kind::BoolValue(true),
         Kind::NullValue(0),
         Kind::ListValue(ListValue::default()),
+        Kind::ListValue(ListValue { values: vec![Value { kind: Some(Kind::StringValue("u1".into())) }] }),
         Kind::StructValue(Struct::default()),
         Kind::StringValue(String::new()),
         Kind::StringValue("a".repeat(10 * 1024)),
     ];
     nobody(&redis, &sidecar, &odd.map(with));
+    counts_under(&redis, &sidecar, &with(Kind::StringValue("1".into())), ("jwt/sub", IDP, b"1"));
+}
+
+// RL-16: the claim's way ends half-way down, or the filter left its namespace empty.
+#[test]
+fn a_claim_that_is_not_at_its_place_is_absent() {
+    let (redis, sidecar) = subject_from("{ jwt: { claim: [realm, user, id] } }");
+    let object = |name: &str, value| {
+        let fields = [(name.to_owned(), Value { kind: Some(value) })].into();
+        Kind::StructValue(Struct { fields })
+    };
+    let text = || Kind::StringValue("ada".into());
+    let there = orders().claim_of("realm", object("user", object("id", text())));
+    counts_under(&redis, &sidecar, &there, ("jwt/realm/user/id", "", b"ada"));
+    let cases = [
+        orders().claim_of("realm", object("user", object("name", text()))),
+        orders().claim_of("realm", object("user", text())),
+        orders().claim_of("realm", object("id", text())),
+        orders().claim_of("realm", text()),
+        orders().claim("realm/user/id", "ada"),
+        orders().claim("realm.user.id", "ada"),
+        orders().claim("other", "ada"),
+        orders(),
+    ];
+    nobody(&redis, &sidecar, &cases);
+}
+
+// RL-16: exact, apart from texts, and only where the operator said so.
+#[test]
+fn an_integer_is_an_identity_by_a_setting_and_never_the_text_that_looks_like_it() {
+    let (redis, sidecar) = subject_from("{ jwt: { claim: sub, integers: true } }");
+    let with = |kind| orders().claim_of("sub", kind);
+    counts_under(&redis, &sidecar, &with(Kind::NumberValue(1.0)), ("jwt/sub", "", b"\x001"));
+    counts_under(&redis, &sidecar, &with(Kind::StringValue("1".into())), ("jwt/sub", "", b"1"));
+    let odd = [9_007_199_254_740_992.0, 1.5, -1.0, 1e30, f64::NAN].map(Kind::NumberValue).map(with);
+    nobody(&redis, &sidecar, &odd);
+    nobody(&redis, &sidecar, &[with(Kind::StringValue("\x001".into()))]);
 }
 
 // RL-15
@@ -150,7 +192,13 @@ fn a_trusted_header_that_is_not_one_certain_value_is_nobody() {
         orders().header("x-user", &"a".repeat(64 * 1024)),
         orders().raw_header("x-user", b"a").raw_header("x-user", b"b"),
         orders().raw_header("x-user", b"a").raw_header("X-User", b"a"),
+        orders().raw_header("x-user", b"a,b"),
+        orders().raw_header("x-user", b"a, a"),
         orders().raw_header("x-user", b"us\xe9r"),
+        orders().raw_header("x-user", b"us\xe8r"),
+        orders().raw_header("x-user", b""),
+        orders().raw_header("x-user", &[b'a'; 64 * 1024]),
+        orders().raw_header("x-user", b"a").raw_header("x-user", b"a"),
         orders().header("x-user", "a").raw_header("x-user", b"b"),
         orders(),
     ];
@@ -162,7 +210,9 @@ fn a_trusted_header_that_is_not_one_certain_value_is_nobody() {
 fn a_header_that_nobody_declared_trusted_has_no_influence() {
     let (redis, sidecar) = subject_from("{ route: subject }");
     let forged = |n: usize| {
-        let check = orders().header("x-user", &format!("user-{n}")).header("x-tenant", &format!("tenant-{n}"));
+        let raw =
+            if n.is_multiple_of(2) { orders() } else { orders().raw_header("x-user", format!("user-{n}").as_bytes()) };
+        let check = raw.header("x-user", &format!("user-{n}")).header("x-tenant", &format!("tenant-{n}"));
         check.header("authorization", &format!("Bearer token-{n}")).header("x-forwarded-for", &format!("192.0.2.{n}"))
     };
     nobody(&redis, &sidecar, &(0..10).map(forged).collect::<Vec<_>>());

@@ -179,7 +179,11 @@ fn send_malformed(sidecar: &Sidecar, answers: &mut Vec<u8>) {
     {
         let pseudo = [(":method", "POST"), (":scheme", "http"), (":path", path), (":authority", authority)];
         let fields = [("content-type", "application/grpc"), ("te", te), ("x-user", SUBJECT), ("connection", HEADER)];
-        answers.extend(http2::request(sidecar.grpc(), &[&pseudo[..], &fields].concat(), SUBJECT.as_bytes()));
+        let message = http2::message(&[&pseudo[..], &fields].concat(), SUBJECT.as_bytes());
+        let reply = http2::exchange(sidecar.grpc(), &message);
+        assert!(reply.ended, "{:?}", reply.bytes);
+        answers.extend(reply.bytes);
+        answers.extend(http2::exchange_and_leave(sidecar.grpc(), &message[..message.len() - 3]).bytes);
     }
 }
 

@@ -128,3 +128,75 @@ fn explain_reads_the_request_that_envoy_sent_and_needs_no_redis() {
     let (code, said, _) = tool.run("explain", &["--request", file.to_str().unwrap()]);
     assert!(code == 0 && said.contains(&keys::orders("ada")), "{code} {said}");
 }
+
+#[test]
+fn each_kind_of_evidence_leads_to_the_keys_that_its_requests_count_under() {
+    let redis = RedisServer::start();
+    let identity = "
+  tenant: [{ route: tenant }]
+  subject: [{ jwt: { claim: [realm, sub], issuers: [https://idp.example] } }, { jwt: { claim: sub } }, address]";
+    let policy = "
+  - name: orders
+    version: 1
+    match: { path: { prefix: /orders } }
+    limits:
+      - { name: each, per: [tenant, subject], fixed_window: { limit: 9, window: 60s } }
+      - { name: also, per: [subject, tenant], sliding_log: { limit: 9, window: 60s } }
+      - { name: site, per: [tenant, address], token_bucket: { rate: 1, per: 60s, burst: 9 } }
+      - { name: all, per: [tenant], sliding_window: { limit: 9, window: 60s } }
+    on_failure: closed";
+    let setup = Setup::redis(redis.port()).identity(identity).policies(policy);
+    let (sidecar, tool) = (setup.start(), Tool::with(&setup));
+    let check = Check::get("/orders").route("tenant", "acme").source("2001:db8:1:2::7").claim("sub", "ada");
+    assert_eq!(sidecar.client().check(&check.claim("iss", "https://else.example")).outcome(), Outcome::Allowed);
+    let ada = ["--policy", "orders", "--tenant", "route/tenant=acme", "--subject", "jwt/sub=ada"];
+    let issuer = ["--subject-issuer", "https://else.example"];
+    // Any address of the site.
+    let site = ["--limit", "site", "--address", "2001:db8:1:2:ffff::1"];
+    let mut found = Vec::new();
+    for arguments in [&issuer[..], &site, &["--limit", "all"]] {
+        let (code, keys, error) = tool.run("key", &[&ada[..], arguments].concat());
+        assert_eq!((code, error.as_str()), (0, ""));
+        found.extend(keys.lines().map(str::to_owned));
+        let (_, peeked, _) = tool.run("peek", &[&ada[..], arguments].concat());
+        assert_eq!(peeked.lines().count(), keys.lines().count());
+        assert!(peeked.lines().all(|line| line.contains(", expires in ")), "{peeked}");
+    }
+    found.sort();
+    assert_eq!(found, redis.keys(), "all of them, and no other");
+
+    // Without the issuer it is somebody else.
+    let (_, other, _) = tool.run("reset", &ada);
+    assert!(other.lines().count() == 2 && other.lines().all(|line| line.ends_with(": was not there")), "{other}");
+    assert_eq!(redis.keys(), found);
+    let (_, removed, _) = tool.run("reset", &[&ada[..], &issuer].concat());
+    assert!(removed.lines().count() == 2 && removed.lines().all(|line| line.ends_with(": removed")), "{removed}");
+    let (own, shared): (Vec<String>, Vec<String>) =
+        found.into_iter().partition(|key| key.contains(":each:") || key.contains(":also:"));
+    assert_eq!((own.len(), redis.keys()), (2, shared), "what others share stays");
+}
+
+#[test]
+fn a_key_of_another_making_is_shown_as_what_it_is() {
+    let redis = RedisServer::start();
+    let tool = Tool::with(&Setup::redis(redis.port()).policies(TWO_LIMITS));
+    redis.run(&["SET", "bare", "7"]);
+    redis.run(&["RPUSH", "list", "x"]);
+    redis.seed("long", "x".repeat(1000), 60_000);
+    for (key, said) in [
+        ("bare", "bare: \"7\", has no expiry, which Tallygate never writes\n"),
+        ("list", "list: a list, which Tallygate never writes; it has no expiry, which Tallygate never writes\n"),
+        ("none", "none: nothing\n"),
+    ] {
+        assert_eq!(tool.run("peek", &["--key", key]), (0, said.to_owned(), String::new()));
+    }
+    let (_, long, _) = tool.run("peek", &["--key", "long"]);
+    assert!(long.len() < 120, "{long}");
+    let (code, _, error) = tool.run("peek", &["--key", "bare", "--policy", "plans"]);
+    assert!(code == 2 && error.contains("cannot be used with"), "{code} {error}");
+    let embedded = Tool::with(&Setup::memory().policies(TWO_LIMITS));
+    for command in ["peek", "reset"] {
+        let (code, _, error) = embedded.run(command, &["--key", "bare"]);
+        assert!(code == 64 && error.contains("only a restart empties it"), "{error}");
+    }
+}

@@ -1,20 +1,29 @@
 //! HTTP/2 as bytes (RFC 9113, RFC 7541), for requests that no client library would send.
 
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{Shutdown, TcpStream};
 use std::time::Duration;
 
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
+const RST_STREAM: u8 = 3;
 const SETTINGS: u8 = 4;
+const GOAWAY: u8 = 7;
 const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
 
-/// Sends one request with these header fields as they are, and this body, on a connection of its own; whatever comes back.
-#[track_caller]
-pub fn request(address: &str, fields: &[(&str, &str)], body: &[u8]) -> Vec<u8> {
-    let mut stream = TcpStream::connect(address).expect("a server");
-    stream.set_read_timeout(Some(Duration::from_millis(300))).expect("a time");
+/// A server that says nothing for so long will say nothing any more.
+const SILENCE: Duration = Duration::from_millis(500);
+
+/// What came back.
+pub struct Reply {
+    pub bytes: Vec<u8>,
+    /// Whether the server ended the stream or the connection.
+    pub ended: bool,
+}
+
+/// A connection's first bytes, and one request with these header fields as they are, and this body.
+pub fn message(fields: &[(&str, &str)], body: &[u8]) -> Vec<u8> {
     let mut block = Vec::new();
     for (name, value) in fields {
         block.push(0); // a literal that is not indexed, with a name of its own
@@ -23,17 +32,65 @@ pub fn request(address: &str, fields: &[(&str, &str)], body: &[u8]) -> Vec<u8> {
             block.extend(text.as_bytes());
         }
     }
-    let message = [
+    let frames = [
         b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec(),
         frame(SETTINGS, 0, 0, &[]),
         frame(HEADERS, END_HEADERS, 1, &block),
         frame(DATA, END_STREAM, 1, body),
     ];
-    stream.write_all(&message.concat()).expect("it listens");
-    let mut reply = Vec::new();
-    // It ends with the server's close, or with its silence.
-    let _ended = stream.read_to_end(&mut reply);
+    frames.concat()
+}
+
+/// Sends `bytes` on a connection of its own, and reads until the server ends the stream or the connection, or is silent.
+#[track_caller]
+pub fn exchange(address: &str, bytes: &[u8]) -> Reply {
+    read(send(address, bytes))
+}
+
+/// The same, and tells the server at once that nothing more will come.
+#[track_caller]
+pub fn exchange_and_leave(address: &str, bytes: &[u8]) -> Reply {
+    let stream = send(address, bytes);
+    let _has_left = stream.shutdown(Shutdown::Write);
+    read(stream)
+}
+
+#[track_caller]
+fn send(address: &str, bytes: &[u8]) -> TcpStream {
+    let mut stream = TcpStream::connect(address).expect("a server");
+    stream.set_read_timeout(Some(SILENCE)).expect("a time");
+    // A server may close while it is still being told things.
+    let _written = stream.write_all(bytes);
+    stream
+}
+
+fn read(mut stream: TcpStream) -> Reply {
+    let mut reply = Reply { bytes: Vec::new(), ended: false };
+    let mut chunk = [0; 4096];
+    while !reply.ended {
+        match stream.read(&mut chunk) {
+            Ok(length @ 1..) => reply.bytes.extend(&chunk[..length]),
+            Ok(_) => reply.ended = true,
+            Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => reply.ended = true,
+            Err(_) => break,
+        }
+        reply.ended |= has_ended(&reply.bytes);
+    }
     reply
+}
+
+/// Whether the last word on stream 1 was said.
+fn has_ended(mut bytes: &[u8]) -> bool {
+    while let Some((head, rest)) = bytes.split_first_chunk::<9>() {
+        let length = usize::from(head[0]) << 16 | usize::from(head[1]) << 8 | usize::from(head[2]);
+        let (kind, flags) = (head[3], head[4]);
+        let is_last = matches!(kind, DATA | HEADERS) && flags & END_STREAM != 0;
+        if is_last || matches!(kind, RST_STREAM | GOAWAY) {
+            return rest.len() >= length;
+        }
+        bytes = rest.get(length..).unwrap_or_default();
+    }
+    false
 }
 
 fn frame(kind: u8, flags: u8, stream: u8, payload: &[u8]) -> Vec<u8> {

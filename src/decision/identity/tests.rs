@@ -95,6 +95,13 @@ fn a_principal_counts_only_in_its_trust_domain() {
     assert_eq!(with("spiffe://td/a"), "mtls||spiffe://td/a");
     assert_eq!(with("spiffe://other/a"), "absent");
     assert_eq!(with("a.example"), "absent");
+    // RL-15: whoever is of another domain is asked by the next source.
+    let next = || vec![Source::mtls(TrustDomain::parse("td").unwrap()), Source::route("tenant")];
+    let with = |principal: &'static str| ask(next(), move |request| request.principal = principal, &Claims(vec![]));
+    assert_eq!(with("spiffe://td/a"), "mtls||spiffe://td/a");
+    for other in ["spiffe://other/a", "spiffe://td.evil/a", "CN=spiffe://td/a", "spiffe://td/a,spiffe://td/b", ""] {
+        assert_eq!(with(other), "route/tenant||acme", "{other}");
+    }
 }
 
 #[test]
@@ -179,6 +186,38 @@ fn the_address_is_the_peers_the_edges_or_what_envoy_wrote_into_the_call() {
     assert_eq!(address(edge(), Some("10.0.0.9"), vec![]), "absent");
     assert_eq!(address(AddressOrigin::CallMetadata("x-clientip".into()), None, vec![]), "203.0.113.7");
     assert_eq!(address(AddressOrigin::CallMetadata("other".into()), None, vec![]), "absent");
+}
+
+// RL-13: each spelling means the same wherever it is read, and what is no address is none everywhere.
+#[test]
+fn a_spelling_means_the_same_in_every_place_that_an_address_is_read_from() {
+    let edge = |text: &'static str| {
+        let lines = vec![("x-real-ip", text.as_bytes())];
+        address(AddressOrigin::Header("x-real-ip".into()), Some("10.0.0.9"), lines)
+    };
+    let forwarded = |text: &'static str| {
+        let origin = AddressOrigin::Forwarded { trusted_peers: vec!["10.0.0.0/8".parse().unwrap()], hops: 1 };
+        address(origin, Some("10.0.0.9"), vec![("x-forwarded-for", text.as_bytes())])
+    };
+    for text in [
+        "203.0.113.7",
+        "203.0.113.7:4711",
+        " 203.0.113.7 ",
+        "::ffff:203.0.113.7",
+        "::ffff:cb00:7107",
+        "[::ffff:203.0.113.7]:443",
+    ] {
+        assert_eq!((edge(text), forwarded(text)), ("203.0.113.7".into(), "203.0.113.7".into()), "{text}");
+    }
+    let site = edge("2001:db8::1");
+    for text in ["2001:DB8:0:0:0:0:0:1", "[2001:db8::1]:8443", "2001:db8::ffff:0:0:1"] {
+        assert_eq!((edge(text), forwarded(text)), (site.clone(), site.clone()), "{text}");
+    }
+    assert_ne!(edge("2001:db8:0:1::1"), site);
+    assert_ne!(edge("2001:db8::1.2.3.4"), edge("1.2.3.4"), "plain IPv6");
+    for text in ["fe80::1%eth0", "203.0.113.007", "1.2.3", "unknown", "", "_hidden", "203.0.113.7:x"] {
+        assert_eq!((edge(text), forwarded(text)), ("bad_address".into(), "bad_address".into()), "{text:?}");
+    }
 }
 
 #[test]

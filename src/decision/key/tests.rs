@@ -107,10 +107,76 @@ fn a_fingerprint_is_eight_digits_of_a_keyed_hash() {
     assert!(fingerprint.len() == 8 && fingerprint.bytes().all(|b| b.is_ascii_hexdigit()), "{fingerprint}");
 }
 
-proptest::proptest! {
-    #[test]
-    fn different_identities_never_share_a_key(a in "[ab:]{0,3}", b in "[ab:]{0,3}", c in "[ab:]{0,3}", d in "[ab:]{0,3}") {
-        let digest = |x: &str, y: &str| lone(("rl", "p", 1), SHAPE, &[evidence("t", "", x), evidence("s", "", y)]);
-        proptest::prop_assert_eq!(digest(&a, &b) == digest(&c, &d), (&a, &b) == (&c, &d));
+/// All that goes into a key: policy, version, the limit's name where there are several, shape, and kind, issuer and value of
+/// each part.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Named {
+    policy: String,
+    version: u32,
+    limit: Option<String>,
+    shape: String,
+    parts: Vec<[String; 3]>,
+}
+
+impl Named {
+    fn key(&self) -> String {
+        let (secret, scope) = (secret(), ("rl", &*self.policy, self.version));
+        let template = match &self.limit {
+            None => KeyTemplate::lone(&secret, scope, &self.shape),
+            Some(limit) => KeyTemplate::joint(&secret, scope, limit, &self.shape),
+        };
+        let parts: Vec<_> = self.parts.iter().map(|[kind, issuer, value]| evidence(kind, issuer, value)).collect();
+        template.key(parts.iter(), parts.iter()).text
+    }
+
+    /// Every text in order: what joining without lengths would hash.
+    fn fields(&mut self) -> Vec<&mut String> {
+        let parts = self.parts.iter_mut().flatten();
+        std::iter::once(&mut self.policy).chain(&mut self.limit).chain([&mut self.shape]).chain(parts).collect()
+    }
+
+    /// The same characters, cut elsewhere: `by` of them move from one field to the next.
+    fn cut_elsewhere(&self, place: usize, by: usize) -> Self {
+        let mut other = self.clone();
+        let mut fields = other.fields();
+        let place = place % (fields.len() - 1);
+        let kept = fields[place].chars().count().saturating_sub(by);
+        let moved: String = fields[place].chars().skip(kept).collect();
+        *fields[place] = fields[place].chars().take(kept).collect();
+        fields[place + 1].insert_str(0, &moved);
+        other
+    }
+}
+
+mod properties {
+    use proptest::prelude::*;
+
+    use super::Named;
+
+    /// Short texts over few characters, separators and NUL among them, so that equal ones and near misses are frequent.
+    fn named() -> impl Strategy<Value = Named> {
+        let text = || "[a1:|/\0]{0,3}";
+        let part = [text(), text(), text()];
+        (text(), 1_u32..3, proptest::option::of(text()), text(), proptest::collection::vec(part, 1..3))
+            .prop_map(|(policy, version, limit, shape, parts)| Named { policy, version, limit, shape, parts })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(100_000))]
+
+        // RL-18
+        #[test]
+        fn different_names_never_share_a_key_and_equal_ones_always_do(
+            one in named(), other in named(), place in 0_usize..12, by in 0_usize..3, way in 0_u8..4,
+        ) {
+            let other = match way {
+                0 => other,
+                // Parts that look alike, under the same limit.
+                1 => Named { parts: other.parts, ..one.clone() },
+                2 => Named { version: other.version, limit: other.limit, ..one.clone() },
+                _ => one.cut_elsewhere(place, by),
+            };
+            prop_assert_eq!(one.key() == other.key(), one == other);
+        }
     }
 }
