@@ -39,6 +39,15 @@ fn two_envoys_with_a_tallygate_each_keep_one_limit_and_fall_apart_one_at_a_time(
     assert_eq!(redis.get(&keys::demo("grace")).as_deref(), Some("5"));
 }
 
+/// Ends the load, also when the test fails: a scope waits for its threads.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 #[test]
 fn a_tallygate_that_is_replaced_under_load_gives_no_wrong_verdict() {
     const USERS: usize = 200;
@@ -72,6 +81,7 @@ fn a_tallygate_that_is_replaced_under_load_gives_no_wrong_verdict() {
             })
         };
         let loads = [load(0), load(1), load(2)];
+        let load_ends = Ends(&done);
         wait_for("some to be served", Duration::from_secs(10), || application.requests().len() > 100);
         first.sigterm();
         assert!(first.wait_exit(Duration::from_secs(10)).success());
@@ -83,7 +93,7 @@ fn a_tallygate_that_is_replaced_under_load_gives_no_wrong_verdict() {
         wait_for("everybody to have had their share", Duration::from_secs(20), || {
             redis.counters().values().filter(|count| **count == LIMIT).count() == USERS
         });
-        done.store(true, Ordering::Relaxed);
+        drop(load_ends);
         let found = loads.map(|load| load.join().unwrap());
         let sum = |user: usize| found.iter().map(|(allowed, _)| allowed[user]).sum::<u64>();
         let statuses: BTreeSet<_> = found.iter().flat_map(|(_, statuses)| statuses.clone()).collect();

@@ -1,7 +1,10 @@
 //! `envoy/routes.yaml`: the operator's words on a route choose the policy, and preflights are not counted.
 
+use std::fs;
+
 use crate::support::http::{message, send};
 use crate::support::pair::{LIMIT, Pair};
+use crate::support::process::root;
 
 const ORIGIN: (&str, &str) = ("origin", "https://shop.example");
 
@@ -14,6 +17,21 @@ fn each_route_has_the_policy_and_the_cost_that_are_written_on_it() {
     // orders-archive is no order.
     assert_eq!(pair.statuses(LIMIT, "/orders-archive", &[]), [200; LIMIT]);
     assert_eq!(pair.statuses(1, "/anything", &[]), [429], "the rest shares the policy of the host");
+    assert_eq!(pair.redis.keys().len(), 2);
+}
+
+// What the guide says for an application that ignores case, or drops path parameters.
+#[test]
+fn a_route_can_take_what_a_lax_application_takes_for_the_same_path() {
+    let guide = fs::read_to_string(root().join("envoy/README.md")).unwrap();
+    let lax = "safe_regex: { regex: \"(?i)/orders([/;].*)?\" }";
+    assert!(guide.contains(lax));
+    let pair = Pair::edited("routes.yaml", &[("path_separated_prefix: /orders", lax)], &[]);
+    pair.exhaust("/orders", &[]);
+    for path in ["/ORDERS", "/Orders/1", "/orders;x", "/orders;x/1", "/oRDERS;x?y", "//%4frders"] {
+        assert_eq!(pair.statuses(1, path, &[]), [429], "{path}");
+    }
+    assert_eq!(pair.statuses(1, "/orders2", &[]), [200]);
     assert_eq!(pair.redis.keys().len(), 2);
 }
 

@@ -53,6 +53,25 @@ fn a_message_above_the_size_limit_is_answered_503() {
     assert_eq!(client.check(&Check::of("ada")).outcome(), Outcome::Allowed, "the connection lives on");
 }
 
+// RL-34: up to 1 MiB a check is decided, whatever it consists of, and beyond it refused: none passes for its size.
+#[test]
+fn no_size_of_a_check_makes_it_unlimited() {
+    let redis = RedisServer::start();
+    let sidecar = Setup::redis(redis.port()).policy("orders", 1, "60s", "closed").start();
+    let client = sidecar.client();
+    let many = |check| (0..10_000).fold(check, |check: Check, n| check.header(&format!("x-{n}"), "a"));
+    let long = |check: Check, length: usize| check.path(&format!("/orders/{}", "a".repeat(length)));
+    assert_eq!(client.check(&Check::of("ada")).outcome(), Outcome::Allowed);
+    for decided in [many(Check::of("ada")), long(Check::of("ada"), 1_000_000)] {
+        assert_eq!(client.check(&decided).outcome(), Outcome::Limited);
+    }
+    let padded = |length| Check::of("ada").header("x-padding", &"a".repeat(length));
+    for refused in [long(Check::of("ada"), 1024 * 1024), padded(4_194_303), padded(4_194_305)] {
+        is_failed(&client.check(&refused), "request_too_large");
+    }
+    assert_eq!(redis.keys().len(), 1);
+}
+
 // RL-17: no panic, and no allowance, without the parts that a request normally has.
 #[test]
 fn a_check_without_an_http_part_is_never_allowed() {
