@@ -23,6 +23,7 @@ mod suite {
     mod costs;
     mod counting;
     mod crowds;
+    mod deploy_schemas;
     mod doctor;
     mod envoy_answers;
     mod envoy_files;

@@ -12,6 +12,8 @@ pub mod envoy;
 pub mod grpc;
 pub mod http;
 pub mod keys;
+pub mod kustomize;
+pub mod manifests;
 pub mod metrics;
 pub mod odd_replies;
 pub mod policy;

@@ -30,5 +30,11 @@ signed loopback ca serverAuth IP:127.0.0.1
 signed named ca serverAuth DNS:redis.example
 signed client ca clientAuth DNS:tallygate.example
 signed stranger other-ca clientAuth DNS:tallygate.example
+# Workloads of a mesh, and one of a mesh that trusts the same authority under another name.
+authority mesh
+signed mesh-orders mesh serverAuth URI:spiffe://cluster.local/ns/orders/sa/orders
+signed mesh-shop mesh clientAuth URI:spiffe://cluster.local/ns/shop/sa/web
+signed mesh-jobs mesh clientAuth URI:spiffe://cluster.local/ns/jobs/sa/batch
+signed mesh-foreign mesh clientAuth URI:spiffe://elsewhere.example/ns/shop/sa/web
 # What is signed is signed.
-rm -f ca-key.pem other-ca-key.pem ./*.srl
+rm -f ca-key.pem other-ca-key.pem mesh-key.pem ./*.srl
