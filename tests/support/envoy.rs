@@ -95,7 +95,7 @@ fn listener(admin: &str) -> Option<String> {
 }
 
 /// Replaces each text, which must occur: an edit of the file cannot leave a test talking to nobody.
-fn substitute(text: &str, edits: &[(&str, &str)]) -> String {
+pub fn substitute(text: &str, edits: &[(&str, &str)]) -> String {
     edits.iter().fold(text.to_owned(), |text, (from, to)| {
         assert!(text.contains(from), "the shipped configuration has no `{from}`");
         text.replace(from, to)

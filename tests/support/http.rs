@@ -48,14 +48,20 @@ impl Response {
 /// A GET of `path` as written, with these header lines.
 #[track_caller]
 pub fn request(address: impl ToSocketAddrs, path: &str, headers: &[(&str, &str)]) -> Response {
-    let mut message = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n");
+    request_as("GET", address, path, headers)
+}
+
+/// The same with another method, without a body.
+#[track_caller]
+pub fn request_as(method: &str, address: impl ToSocketAddrs, path: &str, headers: &[(&str, &str)]) -> Response {
+    let mut message = format!("{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n");
     for (name, value) in headers {
         message.extend([name, ": ", value, "\r\n"]);
     }
     message += "\r\n";
     match send(address, message.as_bytes()) {
         Ok(response) => response,
-        Err(error) => panic!("GET {path}: {error}"),
+        Err(error) => panic!("{method} {path}: {error}"),
     }
 }
 

@@ -28,6 +28,22 @@ impl Sidecar {
     pub fn start(setup: &Setup) -> Self {
         let dir = TempDir::with_prefix("tallygate-").expect("a temporary folder");
         let config = write_files(&dir, setup);
+        Self::launch(dir, &config)
+    }
+
+    /// The same with a whole file, in which `SECRET_FILE` stands for where the secret is.
+    #[track_caller]
+    pub fn start_file(text: &str) -> Self {
+        let dir = TempDir::with_prefix("tallygate-").expect("a temporary folder");
+        let secret = put(&dir, "hmac.key", SECRET);
+        let config = put(&dir, "tallygate.yaml", &text.replace("SECRET_FILE", &secret.display().to_string()));
+        let sidecar = Self::launch(dir, &config);
+        sidecar.wait_for_store();
+        sidecar
+    }
+
+    #[track_caller]
+    fn launch(dir: TempDir, config: &Path) -> Self {
         let mut process =
             Process::spawn(&mut cli::command(&["serve", "--log-format", "json", "--config", config.to_str().unwrap()]));
         let line = poll(Duration::from_secs(10), || {
