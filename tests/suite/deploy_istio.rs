@@ -93,6 +93,7 @@ fn a_preflight_goes_on_uncounted_and_paths_in_disguise_are_counted() {
     for _ in 0..3 {
         assert_eq!(http::request_as("OPTIONS", envoy.address(), "/orders", &preflight).status(), 200);
     }
+    assert_eq!(http::request_as("PURGE", envoy.address(), "/orders", &[]).status(), 401, "no other method is let pass");
     let ada = bearer(&token(&claims("ada")));
     let paths = ["/orders", "//orders", "/x/../orders?a=b"];
     assert_eq!(paths.map(|path| envoy.get(path, &[("authorization", &ada)]).status()), [200, 200, 429]);

@@ -17,6 +17,7 @@ pub struct Proxy {
     pub filters: Vec<Value>,
     pub clusters: Vec<Value>,
     manager: Value,
+    routes: Value,
     transport: Option<Value>,
 }
 
@@ -36,7 +37,18 @@ impl Proxy {
             filter("envoy.filters.http.router", "router.v3.Router", json!({})),
         ];
         let clusters = vec![cluster("application", application)];
-        Self { filters, clusters, manager: json!({}), transport: None }
+        Self { filters, clusters, manager: json!({}), routes: json!({}), transport: None }
+    }
+
+    /// What the operator says about every route: names and values, as Envoy Gateway lists them.
+    pub fn context(&mut self, extensions: &Value) {
+        let pairs = extensions.as_array().into_iter().flatten();
+        let pairs: serde_json::Map<_, _> =
+            pairs.map(|pair| (pair["name"].as_str().expect("a name").to_owned(), pair["value"].clone())).collect();
+        self.routes = json!({ "envoy.filters.http.ext_authz": {
+            "@type": format!("{TYPES}.filters.http.ext_authz.v3.ExtAuthzPerRoute"),
+            "check_settings": { "context_extensions": pairs },
+        } });
     }
 
     /// The connection manager of a gateway behind `trusted` balancers.
@@ -111,7 +123,7 @@ impl Proxy {
             "normalize_path": true,
             "merge_slashes": true,
             "http_filters": self.filters,
-            "route_config": { "virtual_hosts": [{ "name": "inbound", "domains": ["*"],
+            "route_config": { "virtual_hosts": [{ "name": "inbound", "domains": ["*"], "typed_per_filter_config": self.routes,
                 "routes": [{ "match": { "prefix": "/" }, "route": { "cluster": "application" } }] }] },
             "access_log": [{ "name": "log", "typed_config": {
                 "@type": format!("{TYPES}.access_loggers.stream.v3.StdoutAccessLog"),
