@@ -25,6 +25,7 @@ mod suite {
     mod crowds;
     mod deploy_gateway;
     mod deploy_istio;
+    mod deploy_pods;
     mod deploy_schemas;
     mod doctor;
     mod envoy_answers;
