@@ -87,11 +87,15 @@ impl Judge {
     /// What is wrong with it; `None` for a good one. Panics where no schema knows the kind.
     #[track_caller]
     pub fn problems(&self, manifest: &Value) -> Option<String> {
-        let kind = kind(manifest);
-        let index = self.kinds.get(&kind).unwrap_or_else(|| panic!("no schema of {kind}"));
-        let judged = self.schemas.validate(manifest, *index);
         let metadata = self.schemas.validate(&manifest["metadata"], self.metadata);
-        judged.and(metadata).err().map(|error| format!("{error:#}"))
+        self.problems_as(&kind(manifest), manifest).or_else(|| metadata.err().map(|error| format!("{error:#}")))
+    }
+
+    /// The same of a document that does not say what it is.
+    #[track_caller]
+    pub fn problems_as(&self, kind: &str, document: &Value) -> Option<String> {
+        let index = self.kinds.get(kind).unwrap_or_else(|| panic!("no schema of {kind}"));
+        self.schemas.validate(document, *index).err().map(|error| format!("{error:#}"))
     }
 }
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 KUBERNETES = ("kubernetes-validate==1.37.0", "v1.37.0-local-strict")
+COMPOSE = "docker-compose==1.29.2"
 NPM = [
     "@kubernetes-models/istio@3.0.1",
     "@kubernetes-models/envoy-gateway@2.0.0",
@@ -63,14 +64,19 @@ def trimmed(schema):
     return {key: trimmed(part) for key, part in schema.items() if key not in prose and not key.startswith("x-")}
 
 
-def core(folder):
-    package, version = KUBERNETES
+def member(folder, package, name):
+    """A JSON file of a wheel."""
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(folder), package]
     subprocess.run(command, check=True)
-    (wheel,) = folder.glob("*.whl")
+    (wheel,) = folder.glob(package.split("==")[0].replace("-", "_") + "-*.whl")
     with zipfile.ZipFile(wheel) as archive:
-        member = "kubernetes_validate/kubernetes-json-schema/%s/_definitions.json" % version
-        known = json.loads(archive.read(member))["$defs"]
+        return json.loads(archive.read(name))
+
+
+def core(folder):
+    package, version = KUBERNETES
+    path = "kubernetes_validate/kubernetes-json-schema/%s/_definitions.json" % version
+    known = member(folder, package, path)["$defs"]
     definitions, wanted = {}, list(CORE.values())
     while wanted:
         name = wanted.pop()
@@ -119,7 +125,8 @@ def custom(folder, package, kind):
 def main():
     with tempfile.TemporaryDirectory() as folder:
         folder = Path(folder)
-        files = {"kubernetes": core(folder)}
+        compose = trimmed(member(folder, COMPOSE, "compose/config/compose_spec.json"))
+        files = {"kubernetes": core(folder), "compose": {**compose, "kinds": {"compose": {"$ref": "#"}}}}
         (folder / "package.json").write_text("{}")
         options = {"module": "nodenext", "moduleResolution": "nodenext", "strict": True, "skipLibCheck": True}
         (folder / "tsconfig.json").write_text(json.dumps({"compilerOptions": options, "files": []}))
