@@ -23,6 +23,7 @@ mod suite {
     mod costs;
     mod counting;
     mod crowds;
+    mod deploy_alerts;
     mod deploy_docker;
     mod deploy_gateway;
     mod deploy_istio;
