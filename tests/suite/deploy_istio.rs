@@ -252,3 +252,16 @@ fn a_gateway_counts_strangers_by_the_address_that_it_knows() {
     let known = [("x-forwarded-for", "192.0.2.1, 203.0.113.7"), ("authorization", &ada)];
     assert_eq!([(); 3].map(|()| envoy.get("/catalog", &known).status()), [200, 200, 429], "counted as somebody");
 }
+
+// What a CUSTOM policy at a gateway can go by, and none in a sidecar may.
+#[test]
+fn the_header_of_the_clients_address_is_the_gateways_word_and_in_a_sidecar_anybodys() {
+    let application = Upstream::start();
+    let made_up = [("x-forwarded-for", "192.0.2.1, 10.0.0.7"), ("x-envoy-external-address", "8.8.8.8")];
+    let seen = |proxy: Proxy| {
+        proxy.start(&[]).get("/", &made_up);
+        application.requests().last().unwrap().all("x-envoy-external-address").join(" and ")
+    };
+    assert_eq!(seen(Proxy::new(application.port()).gateway(1)), "10.0.0.7");
+    assert_eq!(seen(Proxy::new(application.port())), "8.8.8.8");
+}
