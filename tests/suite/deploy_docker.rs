@@ -7,10 +7,9 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::suite::deploy_pods::is_a_version;
 use crate::support::cli;
 use crate::support::envoy::{Envoy, substitute};
-use crate::support::manifests::{Judge, below, read_one};
+use crate::support::manifests::{Judge, below, is_a_version, read_one};
 use crate::support::process::{Process, root};
 use crate::support::redis::RedisServer;
 use crate::support::setup::Setup;

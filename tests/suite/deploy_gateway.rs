@@ -14,6 +14,9 @@ use crate::support::upstream::Upstream;
 
 const ORDER: [&str; 2] = ["envoy.filters.http.ext_authz", "envoy.filters.http.jwt_authn"];
 
+/// As Envoy Gateway names the cluster of a policy's backend.
+const CLUSTER: &str = "securitypolicy/orders/orders/extauth/0";
+
 /// The token check of a `SecurityPolicy`. Envoy Gateway names the place of the claims after the provider, and tells ext_authz
 /// of no metadata.
 fn authentication(policy: &Value) -> Value {
@@ -40,7 +43,10 @@ fn authorization(policy: &Value) -> Value {
         own["timeout"].as_str().and_then(|text| text.strip_suffix("ms")).and_then(|ms| ms.parse::<f64>().ok());
     let config = json!({
         "transport_api_version": "V3",
-        "grpc_service": { "envoy_grpc": { "cluster_name": "tallygate" }, "timeout": format!("{}s", timeout.unwrap() / 1e3) },
+        "grpc_service": {
+            "envoy_grpc": { "cluster_name": CLUSTER, "authority": "tallygate.tallygate:50051" },
+            "timeout": format!("{}s", timeout.unwrap() / 1e3),
+        },
         "failure_mode_allow": own["failOpen"],
         "status_on_error": { "code": own["statusOnError"] },
         "allowed_headers": { "patterns": patterns },
@@ -76,10 +82,8 @@ fn start(is_ordered: bool) -> Gateway {
     let mut proxy = Proxy::new(application.port()).gateway(0);
     proxy.filters.splice(..0, ordered(policy, if is_ordered { &order } else { &Value::Null }));
     proxy.context(&policy["spec"]["extAuth"]["contextExtensions"]);
-    let mut cluster =
-        find(&render("istio/jwt-sidecar"), "EnvoyFilter", "tallygate")["spec"]["configPatches"][0].clone();
-    proxy.clusters.push(cluster["patch"]["value"].take());
-    let envoy = proxy.start(&[(r#""port_value":50051"#, &format!(r#""port_value":{}"#, sidecar.port()))]);
+    proxy.clusters.push(mesh::grpc_cluster(CLUSTER, sidecar.port()));
+    let envoy = proxy.start(&[]);
     Gateway { sidecar, application, envoy, _redis: redis }
 }
 

@@ -126,6 +126,9 @@ fn the_unix_socket_serves_the_same() {
     assert_eq!([(); 3].map(|()| envoy.get("/orders", &[("authorization", &ada)]).status()), [200, 200, 429]);
 }
 
+/// As pilot names clusters. No server would take it for a host.
+const CUSTOM_CLUSTER: &str = "outbound|50051||tallygate.local";
+
 /// What pilot makes of a CUSTOM policy and its provider: a rule that only marks requests, and an ext_authz that asks about
 /// the marked ones. Ahead of the token check.
 fn custom(rendered: &[Value]) -> [Value; 2] {
@@ -158,7 +161,7 @@ fn custom(rendered: &[Value]) -> [Value; 2] {
     let asking = json!({
         "transport_api_version": "V3",
         "grpc_service": {
-            "envoy_grpc": { "cluster_name": "tallygate", "authority": grpc["service"] },
+            "envoy_grpc": { "cluster_name": CUSTOM_CLUSTER, "authority": grpc["service"] },
             "timeout": grpc["timeout"],
         },
         "failure_mode_allow": grpc["failOpen"],
@@ -184,10 +187,8 @@ fn limits_workloads_apart(folder: &str) {
     let application = Upstream::start();
     let mut proxy = Proxy::new(application.port()).strict();
     proxy.filters.splice(..0, custom(&rendered));
-    let mut cluster =
-        find(&render("istio/jwt-sidecar"), "EnvoyFilter", "tallygate")["spec"]["configPatches"][0].clone();
-    proxy.clusters.push(cluster["patch"]["value"].take());
-    let envoy = proxy.start(&[(SHIPPED_PORT, &port_of(&sidecar))]);
+    proxy.clusters.push(mesh::grpc_cluster(CUSTOM_CLUSTER, sidecar.port()));
+    let envoy = proxy.start(&[]);
 
     let (shop, jobs) = (workload("mesh-shop", &envoy), workload("mesh-jobs", &envoy));
     let preflight = |from: &Envoy| http::request_as("OPTIONS", from.address(), "/orders", &[]).status();
@@ -227,12 +228,9 @@ fn a_gateway_counts_strangers_by_the_address_that_it_knows() {
     let application = Upstream::start();
     let proxy = Proxy::new(application.port()).gateway(1);
     let mut proxy = proxy.authentication(find(&rendered, "RequestAuthentication", "idp"));
-    let mut cluster =
-        find(&render("istio/jwt-sidecar"), "EnvoyFilter", "tallygate")["spec"]["configPatches"][0].clone();
-    proxy.clusters.push(cluster["patch"]["value"].take());
-    let proxy = proxy.patched(find(&rendered, "EnvoyFilter", "tallygate"), "GATEWAY");
-    let named = r#""cluster_name":"outbound|50051||tallygate.tallygate.svc.cluster.local""#;
-    let envoy = proxy.start(&[(SHIPPED_PORT, &port_of(&sidecar)), (named, r#""cluster_name":"tallygate""#)]);
+    let name = "outbound|50051||tallygate.tallygate.svc.cluster.local";
+    proxy.clusters.push(mesh::grpc_cluster(name, sidecar.port()));
+    let envoy = proxy.patched(find(&rendered, "EnvoyFilter", "tallygate"), "GATEWAY").start(&[]);
 
     // One balancer in front appends the address that it saw; whatever stands before that is the client's own.
     let from = |address: &str| format!("192.0.2.1, {address}");

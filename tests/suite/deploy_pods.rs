@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::support::cli;
 use crate::support::kustomize::{all, render};
-use crate::support::manifests::{below, find, kind};
+use crate::support::manifests::{below, find, is_a_version, kind};
 use crate::support::process::root;
 
 /// Each pod template of every kustomization, with the namespace and the rest of what is applied with it.
@@ -78,15 +78,6 @@ fn every_image_is_pinned_by_its_version() {
         let own = tallygate(&manifest)["image"].as_str().unwrap().to_owned();
         assert_eq!(own, format!("tallygate:{}", env!("CARGO_PKG_VERSION")), "{name}");
     }
-}
-
-/// Three numbers somewhere in it: `distroless-v1.40.0`.
-pub fn is_a_version(tag: &str) -> bool {
-    let words = tag.split('-').map(|word| word.trim_start_matches('v').split('.'));
-    words.into_iter().any(|numbers| {
-        let numbers: Vec<_> = numbers.collect();
-        numbers.len() == 3 && numbers.iter().all(|number| number.parse::<u32>().is_ok())
-    })
 }
 
 #[test]

@@ -127,3 +127,12 @@ pub fn merge(target: &mut Value, patch: &Value) {
         (target, patch) => *target = patch.clone(),
     }
 }
+
+/// Whether an image's tag is pinned: three numbers somewhere in it, as in `distroless-v1.40.0`.
+pub fn is_a_version(tag: &str) -> bool {
+    let words = tag.split('-').map(|word| word.trim_start_matches('v').split('.'));
+    words.into_iter().any(|numbers| {
+        let numbers: Vec<_> = numbers.collect();
+        numbers.len() == 3 && numbers.iter().all(|number| number.parse::<u32>().is_ok())
+    })
+}

@@ -180,6 +180,16 @@ fn bootstrap(chain: &Value, clusters: &[Value]) -> Value {
     })
 }
 
+/// A cluster that speaks HTTP/2, as a control plane makes it of a gRPC server that it knows.
+pub fn grpc_cluster(name: &str, port: u16) -> Value {
+    let mut cluster = cluster(name, port);
+    cluster["typed_extension_protocol_options"] = json!({ "envoy.extensions.upstreams.http.v3.HttpProtocolOptions": {
+        "@type": format!("{TYPES}.upstreams.http.v3.HttpProtocolOptions"),
+        "explicit_http_config": { "http2_protocol_options": {} },
+    } });
+    cluster
+}
+
 fn cluster(name: &str, port: u16) -> Value {
     let endpoint = json!({ "endpoint": { "address": socket(port) } });
     json!({
