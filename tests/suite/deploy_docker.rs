@@ -10,6 +10,7 @@ use serde_json::Value;
 use crate::support::cli;
 use crate::support::envoy::{Envoy, substitute};
 use crate::support::manifests::{Judge, below, is_a_version, read_one};
+use crate::support::mesh::PATIENT;
 use crate::support::process::{Process, root};
 use crate::support::redis::RedisServer;
 use crate::support::setup::Setup;
@@ -147,14 +148,16 @@ fn the_configurations_of_the_compose_file_limit_together() {
     let redis = RedisServer::start();
     let folder = root().join("deploy/docker");
     let text = fs::read_to_string(folder.join("tallygate.yaml")).unwrap();
-    let url = format!("redis://127.0.0.1:{}", redis.port());
+    let url = format!("redis://127.0.0.1:{}{PATIENT}", redis.port());
     let places = [("0.0.0.0:50051", "127.0.0.1:0"), ("/run/secrets/hmac", "SECRET_FILE"), ("redis://redis:6379", &url)];
-    let text = format!("{}admin: {{ listen: '127.0.0.1:0' }}\n", substitute(&text, &places));
+    let more = "admin: { listen: '127.0.0.1:0' }\ndecision_budget: 10s\n";
+    let text = format!("{}{more}", substitute(&text, &places));
     let sidecar = Sidecar::start_file(&text);
     let application = Upstream::start();
     let text = fs::read_to_string(folder.join("envoy.yaml")).unwrap();
     let address = |port: u16| format!("address: 127.0.0.1, port_value: {port} ");
     let places = [
+        ("timeout: 0.4s", "timeout: 10s".into()),
         ("address: 0.0.0.0, port_value: 10000 ", address(0)),
         ("address: tallygate, port_value: 50051 ", address(sidecar.port())),
         ("address: application, port_value: 8080 ", address(application.port())),

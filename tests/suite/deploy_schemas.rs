@@ -120,6 +120,36 @@ fn serves(rendered: &[Value], host: &str) -> Option<i64> {
     service["spec"]["ports"][0]["port"].as_i64()
 }
 
+// One set of values, with its reasons, for every way to ask: `envoy/tallygate.yaml`.
+#[test]
+fn every_filter_and_cluster_has_the_values_that_are_documented_for_envoy() {
+    let config = manifests::read_one(&root().join("envoy/tallygate.yaml"));
+    let resources = &config["static_resources"];
+    let manager = &resources["listeners"][0]["filter_chains"][0]["filters"][0]["typed_config"];
+    let filters = manager["http_filters"].as_array().unwrap().iter();
+    let documented = filters.map(|f| &f["typed_config"]).find(|f| text(&f["@type"]).ends_with(".ExtAuthz")).unwrap();
+    let timeout = &documented["grpc_service"]["timeout"];
+    for folder in ["istio/jwt-sidecar", "istio/gateway"] {
+        let rendered = kustomize::render(folder);
+        let patches = find(&rendered, "EnvoyFilter", "tallygate")["spec"]["configPatches"].as_array().unwrap();
+        let mut own = patches.last().unwrap()["patch"]["value"]["typed_config"].clone();
+        assert_eq!(own["grpc_service"]["timeout"], *timeout, "{folder}");
+        own["grpc_service"] = documented["grpc_service"].clone();
+        assert_eq!(own, *documented, "{folder}");
+    }
+    let rendered = kustomize::render("istio/jwt-sidecar");
+    let cluster = &find(&rendered, "EnvoyFilter", "tallygate")["spec"]["configPatches"][0]["patch"]["value"];
+    let clusters = resources["clusters"].as_array().unwrap();
+    assert_eq!(cluster, clusters.iter().find(|cluster| cluster["name"] == "tallygate").unwrap());
+
+    let rendered = kustomize::render("envoy-gateway");
+    let own = &find(&rendered, "SecurityPolicy", "orders")["spec"]["extAuth"];
+    assert_eq!((text(timeout), text(&own["timeout"])), ("0.4s", "400ms"));
+    let breaker = json!({ "maxParallelRequests": 65536, "maxPendingRequests": 65536 });
+    assert_eq!(own["grpc"]["backendSettings"]["circuitBreaker"], breaker);
+    assert_eq!((&own["statusOnError"], &own["failOpen"]), (&json!(503), &json!(false)));
+}
+
 fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }

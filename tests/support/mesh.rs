@@ -12,6 +12,9 @@ use super::token::{ISSUER, key_set};
 const HCM: &str = "envoy.filters.network.http_connection_manager";
 const TYPES: &str = "type.googleapis.com/envoy.extensions";
 
+/// What follows the address of Redis in a file.
+pub const PATIENT: &str = "\n    connect_timeout: 5s\n    command_timeout: 5s";
+
 /// The HTTP filters and clusters of a proxy, to be filled in.
 pub struct Proxy {
     pub filters: Vec<Value>,
@@ -135,7 +138,8 @@ impl Proxy {
         if let Some(transport) = self.transport {
             chain["transport_socket"] = transport;
         }
-        let text = bootstrap(&chain, &self.clusters).to_string();
+        // The time-out of a check, likewise.
+        let text = bootstrap(&chain, &self.clusters).to_string().replace(r#""timeout":"0.4s""#, r#""timeout":"10s""#);
         Envoy::start(&super::envoy::substitute(&text, edits))
     }
 }
@@ -155,19 +159,21 @@ pub fn workload(certificate: &str, to: &Envoy) -> Envoy {
     Envoy::start(&bootstrap(&chain, &[server]).to_string())
 }
 
-/// Tallygate with the file of a rendered ConfigMap, on free ports, in front of this Redis, with these texts replaced.
+/// Tallygate with the file of a rendered ConfigMap, on free ports, in front of this Redis, with these texts replaced. It is given
+/// time: whom it counts must not depend on how fast this machine is.
 #[track_caller]
 pub fn tallygate(rendered: &[Value], redis: u16, edits: &[(&str, &str)]) -> Sidecar {
     let map = find(rendered, "ConfigMap", "tallygate");
     let text = map["data"]["tallygate.yaml"].as_str().expect("a file");
-    let redis = format!("redis://127.0.0.1:{redis}");
+    let redis = format!("redis://127.0.0.1:{redis}{PATIENT}");
     let places = [
         ("/etc/tallygate/secret/hmac.key", "SECRET_FILE"),
         ("0.0.0.0:9180", "127.0.0.1:0"),
         ("redis://redis.redis.svc.cluster.local:6379", redis.as_str()),
     ];
     let text = super::envoy::substitute(&super::envoy::substitute(text, &places), edits);
-    Sidecar::start_file(&text.replace("0.0.0.0:50051", "127.0.0.1:0").replace("127.0.0.1:50051", "127.0.0.1:0"))
+    let text = text.replace("0.0.0.0:50051", "127.0.0.1:0").replace("127.0.0.1:50051", "127.0.0.1:0");
+    Sidecar::start_file(&format!("{text}decision_budget: 10s\n"))
 }
 
 fn bootstrap(chain: &Value, clusters: &[Value]) -> Value {
