@@ -203,6 +203,9 @@ fn the_network_lets_callers_ask_and_nobody_else() {
         assert!(from.iter().all(|peer| peer["namespaceSelector"]["matchLabels"].is_object()), "{rule}");
         assert_eq!(rule["ports"].as_array().map(Vec::len), Some(1), "each for one port");
     }
+    let egress = policy["egress"].as_array().unwrap().iter().flat_map(|rule| rule["ports"].as_array().unwrap());
+    let out: BTreeSet<_> = egress.map(|port| port["port"].as_i64().unwrap()).collect();
+    assert_eq!(out, BTreeSet::from([53, 6379]), "names, and Redis");
     for selecting in ["PodDisruptionBudget", "v1/Service"] {
         let manifest = find(&rendered, selecting, "tallygate");
         let selector = manifest.pointer("/spec/selector/matchLabels").unwrap_or(&manifest["spec"]["selector"]);
@@ -210,6 +213,32 @@ fn the_network_lets_callers_ask_and_nobody_else() {
     }
     let target = &find(&rendered, "HorizontalPodAutoscaler", "tallygate")["spec"]["scaleTargetRef"];
     assert_eq!(*target, json!({ "apiVersion": "apps/v1", "kind": "Deployment", "name": "tallygate" }));
+}
+
+// What goes past Istio's proxy, and what it shares with Tallygate, is told in annotations, which nothing checks.
+#[test]
+fn annotations_for_istio_agree_with_the_configuration() {
+    let meshed: Vec<_> = pods().into_iter().filter(|(name, ..)| name.contains("/istio/")).collect();
+    assert_eq!(meshed.len(), 5);
+    for (name, manifest, rendered) in meshed {
+        let text = find(&rendered, "v1/ConfigMap", "tallygate")["data"]["tallygate.yaml"].as_str().unwrap();
+        let config: Value = serde_yaml::from_str(text).unwrap();
+        let annotations = &manifest["spec"]["template"]["metadata"]["annotations"];
+        let port = |address: &Value| address.as_str().unwrap().rsplit(':').next().unwrap().to_owned();
+        let [inbound, outbound] = ["excludeInboundPorts", "excludeOutboundPorts"]
+            .map(|which| annotations[format!("traffic.sidecar.istio.io/{which}")].clone());
+        assert_eq!(inbound, port(&config["admin"]["listen"]), "{name}");
+        assert_eq!(outbound, port(&config["store"]["redis"]["url"]), "{name}");
+
+        let Some(socket) = config["server"]["listen"].as_str().unwrap().strip_prefix("unix:") else { continue };
+        let shared: Value =
+            serde_json::from_str(annotations["sidecar.istio.io/userVolumeMount"].as_str().unwrap()).unwrap();
+        let mounts = tallygate(&manifest)["volumeMounts"].as_array().unwrap();
+        let own = mounts.iter().find(|mount| mount["name"] == shared[0]["name"]).expect("the same volume");
+        assert_eq!(own["mountPath"], shared[0]["mountPath"], "{name}: at the same place");
+        assert!(socket.starts_with(own["mountPath"].as_str().unwrap()), "{name}");
+        assert_eq!(spec(&manifest)["securityContext"]["fsGroup"], config["server"]["socket_group"], "{name}");
+    }
 }
 
 // A file that no kustomization and no page names would be applied by nobody, and checked by no test.
