@@ -219,7 +219,7 @@ fn the_network_lets_callers_ask_and_nobody_else() {
 #[test]
 fn annotations_for_istio_agree_with_the_configuration() {
     let meshed: Vec<_> = pods().into_iter().filter(|(name, ..)| name.contains("/istio/")).collect();
-    assert_eq!(meshed.len(), 5);
+    assert_eq!(meshed.len(), 7);
     for (name, manifest, rendered) in meshed {
         let text = find(&rendered, "v1/ConfigMap", "tallygate")["data"]["tallygate.yaml"].as_str().unwrap();
         let config: Value = serde_yaml::from_str(text).unwrap();
