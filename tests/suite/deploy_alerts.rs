@@ -11,6 +11,7 @@ use crate::support::metrics::Metrics;
 use crate::support::policy::{Policy, SUBJECT};
 use crate::support::process::root;
 use crate::support::setup::Setup;
+use crate::support::tls::pem;
 use crate::support::upstream::Upstream;
 
 /// What a query selects: a metric's name, and the labels with the values that one of its series must have.
@@ -78,11 +79,15 @@ fn exported() -> [Metrics; 2] {
     let watched = Policy::new("orders").limit("real", SUBJECT, "fixed_window: { limit: 3, window: 60s }");
     let watched = watched.limit("tried", SUBJECT, "fixed_window: { limit: 1, window: 60s }, mode: shadow");
     let sidecar = Setup::memory().with(&watched).start();
+    // Certificates have series only where there are some.
+    let files = [pem("sidecar"), pem("sidecar-key")].map(|file| file.display().to_string());
+    let tls = format!("certificate_file: '{}', private_key_file: '{}'", files[0], files[1]);
+    let secure = Setup::memory().with(&watched).tls(&tls).start();
     let application = Upstream::start();
     let envoy = Envoy::shipped(sidecar.port(), application.port());
     // Some of Envoy's counters are there from the first request on.
     envoy.get("/orders", &[]);
-    [sidecar.metrics(), envoy.prometheus()]
+    [secure.metrics(), envoy.prometheus()]
 }
 
 #[test]
