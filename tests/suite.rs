@@ -25,6 +25,12 @@ mod suite {
     mod counting;
     mod crowds;
     mod demo;
+    mod deploy_alerts;
+    mod deploy_docker;
+    mod deploy_gateway;
+    mod deploy_istio;
+    mod deploy_pods;
+    mod deploy_schemas;
     mod doctor;
     mod envoy_access_log;
     mod envoy_addresses;

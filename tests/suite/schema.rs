@@ -124,6 +124,9 @@ fn every_shipped_configuration_is_valid_for_an_editor() {
             texts.push((file.display().to_string(), fs::read_to_string(&file).unwrap()));
         }
     }
+    for file in below("deploy", "tallygate.yaml") {
+        texts.push((file.display().to_string(), fs::read_to_string(&file).unwrap()));
+    }
     for page in below(".", ".md") {
         texts.extend(blocks(&page).into_iter().map(|block| (page.display().to_string(), block)));
     }

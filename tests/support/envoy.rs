@@ -7,6 +7,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 use super::http;
+use super::metrics::Metrics;
 use super::process::{Finished, Process, part, root};
 use super::tls::pem;
 use super::wait::poll;
@@ -76,6 +77,12 @@ impl Envoy {
     /// What it has written to its access log so far.
     pub fn access_log(&self) -> String {
         self.process.stdout()
+    }
+
+    /// Its statistics as Prometheus reads them.
+    #[track_caller]
+    pub fn prometheus(&self) -> Metrics {
+        Metrics::parse(&http::get(&self.admin, "/stats/prometheus").text())
     }
 
     /// One of its counters.

@@ -58,9 +58,15 @@ pub fn message(method: &str, path: &str, headers: &[(&str, &str)]) -> Vec<u8> {
 /// A GET of `path` as written, with these header lines.
 #[track_caller]
 pub fn request(address: impl ToSocketAddrs, path: &str, headers: &[(&str, &str)]) -> Response {
-    match send(address, &message("GET", path, headers)) {
+    request_as("GET", address, path, headers)
+}
+
+/// The same with another method, without a body.
+#[track_caller]
+pub fn request_as(method: &str, address: impl ToSocketAddrs, path: &str, headers: &[(&str, &str)]) -> Response {
+    match send(address, &message(method, path, headers)) {
         Ok(response) => response,
-        Err(error) => panic!("GET {path}: {error}"),
+        Err(error) => panic!("{method} {path}: {error}"),
     }
 }
 

@@ -41,6 +41,14 @@ impl Sidecar {
         Self::launch(text, |_| {})
     }
 
+    /// The same with a shipped file, in which `SECRET_FILE` stands for where the secret lies; it has reached its store.
+    #[track_caller]
+    pub fn start_placed(text: &str) -> Self {
+        let sidecar = Self::start_text(|secret| text.replace("SECRET_FILE", &secret.display().to_string()));
+        sidecar.wait_for_store();
+        sidecar
+    }
+
     #[track_caller]
     fn launch(text: impl FnOnce(&Path) -> String, adjust: impl FnOnce(&mut Command)) -> Self {
         let dir = TempDir::with_prefix("tallygate-").expect("a temporary folder");

@@ -1,7 +1,33 @@
 //! Tokens as an identity provider signs them (RFC 7515, HS256), and the keys to verify them with (RFC 7517).
 
 use hmac::{Hmac, KeyInit, Mac};
+use serde_json::{Value, json};
 use sha2::Sha256;
+
+/// The identity provider of the shipped manifests.
+pub const ISSUER: &str = "https://idp.example";
+const KEY: &[u8] = b"the key of the identity provider";
+
+/// A token of that provider, with these claims.
+pub fn token(claims: &Value) -> String {
+    signed(KEY, &issued(claims))
+}
+
+/// The same, signed by somebody else.
+pub fn forged(claims: &Value) -> String {
+    signed(b"some other key", &issued(claims))
+}
+
+/// What that provider's tokens are checked with.
+pub fn key_set() -> String {
+    jwks(KEY)
+}
+
+fn issued(claims: &Value) -> String {
+    let mut claims = claims.clone();
+    claims["iss"] = json!(ISSUER);
+    claims.to_string()
+}
 
 /// A token with these claims, a JSON object.
 pub fn signed(key: &[u8], claims: &str) -> String {

@@ -75,5 +75,12 @@ signed workload-both workloads clientAuth URI:spiffe://elsewhere.example/ns/shop
 # As workload-a calls itself, but by an authority that nobody trusts.
 authority forger
 signed workload-forged forger clientAuth URI:spiffe://td.example/ns/shop/sa/a
+
+# Workloads of an Istio mesh, and one of a mesh that trusts the same authority under another name.
+authority istio
+signed mesh-orders istio serverAuth URI:spiffe://cluster.local/ns/orders/sa/orders
+signed mesh-shop istio clientAuth URI:spiffe://cluster.local/ns/shop/sa/web
+signed mesh-jobs istio clientAuth URI:spiffe://cluster.local/ns/jobs/sa/batch
+signed mesh-foreign istio clientAuth URI:spiffe://elsewhere.example/ns/shop/sa/web
 # What is signed is signed.
-rm -f ca-key.pem other-ca-key.pem mesh-key.pem workloads-key.pem forger-key.pem ./*.srl
+rm -f ca-key.pem other-ca-key.pem mesh-key.pem workloads-key.pem forger-key.pem istio-key.pem ./*.srl
