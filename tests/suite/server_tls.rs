@@ -188,9 +188,9 @@ fn a_client_that_is_listed_no_more_is_refused_without_a_restart() {
 fn beginning_with_tls_needs_a_restart_and_says_so() {
     let sidecar = Setup::memory().policy("orders", 1000, "60s", "closed").start();
     sidecar.reload(&setup(&sidecars_own()));
-    let log = sidecar.log();
-    let told = log.lines().any(|line| line.contains("server.tls") && line.contains("only with a restart"));
-    assert!(told, "{log}");
+    wait_for("the line about it", PATIENCE, || {
+        sidecar.log().lines().any(|line| line.contains("server.tls") && line.contains("only with a restart"))
+    });
     assert_eq!(sidecar.client().check(&Check::of("ada")).outcome(), Outcome::Allowed, "plain as before");
 }
 

@@ -39,7 +39,8 @@ impl Chain {
         let envoy = Envoy::shipped_with(sidecar.port(), application.port(), &[&[ENVOYS_OWN], edits].concat());
         let chain = Self { redis, proxy, _sidecar: sidecar, _application: application, envoy };
         for path in ["/orders", "/catalog"] {
-            assert_eq!(chain.get(path, "before").0.status(), 200);
+            let is_served = || chain.get(path, "before").0.status() == 200;
+            wait_for("a request to be served", Duration::from_secs(5), is_served);
         }
         chain
     }
@@ -48,6 +49,33 @@ impl Chain {
         let sent = Instant::now();
         let response = self.envoy.get(path, &[(USER, user)]);
         (response, sent.elapsed())
+    }
+
+    /// What `during` finds, and the bound for everything that was asked in there: as the stall probe shows it for a thread,
+    /// requests that no policy is for, and so no store, show how long this machine keeps any request waiting in the chain.
+    fn bound_of<T>(&self, during: impl FnOnce() -> T) -> (T, Duration) {
+        let (stall, done) = (StallProbe::start(), AtomicBool::new(false));
+        thread::scope(|scope| {
+            let storeless = scope.spawn(|| {
+                let asked =
+                    (0..).take_while(|_| !done.load(Ordering::Relaxed)).map(|_| self.get("/elsewhere", "ada").1);
+                asked.max().unwrap_or_default()
+            });
+            let ends = Ends(&done);
+            let found = during();
+            drop(ends);
+            let slowest = storeless.join().expect("it only asks");
+            (found, stall.bound(BUDGET).max(BUDGET + Duration::from_millis(50) + slowest))
+        })
+    }
+}
+
+/// Ends what runs beside, also when the test fails: a scope waits for its threads.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
     }
 }
 
@@ -61,28 +89,53 @@ const BREAKS: [(&str, Break); 5] = [
     ("slow", |chain| chain.proxy.delay(Duration::from_millis(210))),
 ];
 
+/// What was told to four clients of the closed policy and four of the open one after a fault.
+struct Told {
+    statuses: Vec<u16>,
+    /// Checks that Envoy no longer waited for.
+    given_up: u64,
+    slowest: Duration,
+    bound: Duration,
+}
+
+fn told(timeout: &str, fault: Break) -> Told {
+    let chain = Chain::start(&[(SHIPPED, timeout)]);
+    let given_up = || chain.envoy.counter("http.edge.ext_authz.tallygate.error");
+    let before = given_up();
+    fault(&chain);
+    let ((statuses, took), bound) = chain.bound_of(|| {
+        let closed = (0..4).map(|_| chain.get("/orders", "ada"));
+        let open = (0..4).map(|_| chain.get("/catalog", "ada"));
+        closed.chain(open).map(|(response, took)| (response.status(), took)).unzip::<_, _, Vec<_>, Vec<_>>()
+    });
+    let slowest = took.into_iter().max().unwrap();
+    Told { statuses, given_up: given_up() - before, slowest, bound }
+}
+
+const SHIPPED: &str = "                        timeout: 0.4s\n";
+const VERDICTS: [u16; 8] = [503, 503, 503, 503, 200, 200, 429, 429];
+
 // RL-28
 #[test]
-fn whatever_envoys_time_out_the_client_gets_tallygates_verdict() {
-    let shipped = "                        timeout: 0.4s\n";
-    for timeout in ["", shipped, "                        timeout: 0.5s\n", "                        timeout: 1s\n"] {
+fn a_client_gets_tallygates_verdict_and_not_envoys_time_out() {
+    for timeout in [SHIPPED, "                        timeout: 0.5s\n", "                        timeout: 1s\n"] {
         for (name, fault) in [BREAKS[1], BREAKS[3]] {
-            let stall = StallProbe::start();
-            let chain = Chain::start(&[(shipped, timeout)]);
-            fault(&chain);
-            let closed = (0..4).map(|_| chain.get("/orders", "ada"));
-            let open = (0..4).map(|_| chain.get("/catalog", "ada"));
-            let answers: Vec<_> = closed.chain(open).collect();
+            let Told { statuses, given_up, slowest, bound } = told(timeout, fault);
             let what = format!("{name}, {}", timeout.trim());
-            // Envoy's default leaves Tallygate 15 ms. A machine that stalls for most of that proves nothing.
-            if !timeout.is_empty() || stall.longest() < Duration::from_millis(10) {
-                let statuses: Vec<_> = answers.iter().map(|(response, _)| response.status()).collect();
-                assert_eq!(statuses, [503, 503, 503, 503, 200, 200, 429, 429], "{what}");
-                assert_eq!(chain.envoy.counter("http.edge.ext_authz.tallygate.error"), 0, "{what}");
-            }
-            let slowest = answers.iter().map(|(_, took)| *took).max().unwrap();
-            assert!(slowest <= stall.bound(BUDGET), "{what}: an answer took {slowest:?}");
+            assert_eq!((&*statuses, given_up), (&VERDICTS[..], 0), "{what}");
+            assert!(slowest <= bound, "{what}: an answer took {slowest:?}, more than {bound:?}");
         }
+    }
+}
+
+// RL-28: Envoy's default of 200 ms leaves Tallygate 15 ms for the way back. A busy machine takes more than that now and then, but not
+// time and again.
+#[test]
+fn within_envoys_default_time_out_tallygate_still_answers_first() {
+    for (name, fault) in [BREAKS[1], BREAKS[3]] {
+        let mut attempts = (0..5).map(|_| told("", fault));
+        let in_time = attempts.any(|told| told.statuses == VERDICTS && told.given_up == 0);
+        assert!(in_time, "{name}: Envoy gave up in each of five attempts");
     }
 }
 
@@ -90,29 +143,28 @@ fn whatever_envoys_time_out_the_client_gets_tallygates_verdict() {
 #[test]
 fn in_an_outage_clients_of_envoy_are_told_in_time_and_afterwards_served_again() {
     for (name, fault) in BREAKS {
-        let stall = StallProbe::start();
         let chain = Chain::start(&[]);
         fault(&chain);
         let done = AtomicBool::new(false);
-        let answers = thread::scope(|scope| {
-            let load = |path, user| {
-                let (chain, done) = (&chain, &done);
-                scope.spawn(move || {
-                    let asked = (0..).take_while(|_| !done.load(Ordering::Relaxed)).map(|_| chain.get(path, user));
-                    asked.map(|(response, took)| (path, response.status(), took)).collect::<Vec<_>>()
-                })
-            };
-            let loads = [load("/orders", "ada"), load("/orders", "grace"), load("/catalog", "ada")];
-            thread::sleep(Duration::from_secs(1));
-            done.store(true, Ordering::Relaxed);
-            loads.map(|load| load.join().unwrap()).concat()
+        let ask = |path, user| {
+            let asked = (0..).take_while(|_| !done.load(Ordering::Relaxed)).map(|_| chain.get(path, user));
+            asked.map(|(response, took)| (path, response.status(), took)).collect::<Vec<_>>()
+        };
+        let (answers, bound) = chain.bound_of(|| {
+            thread::scope(|scope| {
+                let loads = [("/orders", "ada"), ("/orders", "grace"), ("/catalog", "ada")];
+                let loads = loads.map(|(path, user)| scope.spawn(move || ask(path, user)));
+                thread::sleep(Duration::from_secs(1));
+                done.store(true, Ordering::Relaxed);
+                loads.map(|load| load.join().unwrap()).concat()
+            })
         });
         let of = |wanted| answers.iter().filter(move |(path, ..)| *path == wanted).map(|(_, status, _)| *status);
         assert!(of("/orders").all(|status| status == 503), "{name}: {:?}", of("/orders").collect::<Vec<_>>());
         assert_eq!(of("/catalog").filter(|status| *status == 200).count(), 2, "{name}: the local limit");
         assert!(of("/catalog").all(|status| status == 200 || status == 429), "{name}");
         let slowest = answers.iter().map(|(.., took)| *took).max().unwrap();
-        assert!(slowest <= stall.bound(BUDGET), "{name}: an answer took {slowest:?} of {}", answers.len());
+        assert!(slowest <= bound, "{name}: an answer took {slowest:?}, more than {bound:?}");
         assert!(answers.len() > 100, "{name}: only {} answers, so somebody waited", answers.len());
 
         chain.proxy.set(Fault::Pass);
@@ -122,7 +174,7 @@ fn in_an_outage_clients_of_envoy_are_told_in_time_and_afterwards_served_again() 
         }
         // CLIENT PAUSE ends by itself, 5 s after it began.
         let within = Duration::from_secs(if name == "paused" { 8 } else { 3 });
-        wait_for("Redis to decide again", stall.bound(within), || {
+        wait_for("Redis to decide again", within, || {
             ["/orders", "/catalog"].iter().all(|path| chain.get(path, "ada").0.status() == 200)
         });
     }
