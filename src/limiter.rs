@@ -103,15 +103,16 @@ impl Limiter {
             Err(unplanned) => {
                 if let Unplanned::Unidentified(missing) = &unplanned {
                     self.metrics.unidentified(policy, *missing);
-                    self.in_use.load().sources.note(std::iter::empty());
+                    self.in_use.load().sources.missing(*missing);
                 }
                 return without_store(policy, unplanned);
             }
         };
         if let Some(missing) = plan.stranger {
+            self.in_use.load().sources.missing(missing);
             self.metrics.unidentified(policy, missing);
         }
-        self.in_use.load().sources.note(plan.evidence());
+        self.in_use.load().sources.found(plan.evidence());
         let decision = Decision::settle(&plan, self.take(&plan, deadline).await);
         match decision.verdict {
             Verdict::Failed(class) => self.failed(&plan, class),

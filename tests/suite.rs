@@ -71,6 +71,7 @@ mod suite {
     mod secrets;
     mod sentinel;
     mod several_limits;
+    mod silent_sources;
     mod store_contract;
     mod strangers;
     mod windows;
