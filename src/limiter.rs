@@ -98,19 +98,21 @@ impl Limiter {
         if policy.mode == Mode::Off {
             return Decision::of(policy, Verdict::Allowed(None));
         }
-        self.in_use.load().sources.note(policy, &rules.identity, request);
         let plan = match policy.plan(&rules.identity, request) {
             Ok(plan) => plan,
             Err(unplanned) => {
                 if let Unplanned::Unidentified(missing) = &unplanned {
                     self.metrics.unidentified(policy, *missing);
+                    self.in_use.load().sources.missing(*missing);
                 }
                 return without_store(policy, unplanned);
             }
         };
         if let Some(missing) = plan.stranger {
+            self.in_use.load().sources.missing(missing);
             self.metrics.unidentified(policy, missing);
         }
+        self.in_use.load().sources.found(plan.evidence());
         let decision = Decision::settle(&plan, self.take(&plan, deadline).await);
         match decision.verdict {
             Verdict::Failed(class) => self.failed(&plan, class),

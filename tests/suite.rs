@@ -94,6 +94,7 @@ mod suite {
     mod sentinel;
     mod server_tls;
     mod several_limits;
+    mod silent_sources;
     mod store_contract;
     mod strangers;
     mod windows;

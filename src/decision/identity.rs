@@ -31,7 +31,8 @@ impl Part {
     }
 }
 
-/// Evidence longer than this is refused: no honest identity is, and it bounds the hashing of a request.
+/// Evidence longer than this is refused: no honest identity is, and it bounds the hashing of a request. A SPIFFE ID has the
+/// bound of its own standard, [`MAX_ID_LEN`](super::spiffe::MAX_ID_LEN).
 pub const MAX_VALUE_LEN: usize = 1024;
 
 /// Verified evidence of one part: what goes into the key, framed, in this order. It has no `Debug`: an identity is

@@ -273,6 +273,12 @@ impl Policy {
 }
 
 impl<'p> Plan<'p> {
+    /// The kind of evidence that each part was found by.
+    pub fn evidence(&self) -> impl Iterator<Item = (Part, &str)> {
+        let parts = [Part::Tenant, Part::Subject, Part::Address];
+        parts.into_iter().zip(&self.identity.0).filter_map(|(part, found)| Some((part, found.as_ref()?.kind)))
+    }
+
     /// Whether some charge can refuse the request.
     pub fn is_enforced(&self) -> bool {
         self.charges.iter().any(|charge| charge.role == Role::Enforced)

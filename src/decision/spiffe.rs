@@ -3,6 +3,9 @@
 //! Envoy puts a URI SAN, a DNS SAN or the certificate's subject into one text field, so whatever is not a
 //! well-formed ID of the configured trust domain is no mTLS identity at all (RL-15).
 
+/// The longest SPIFFE ID (SPIFFE-ID, 2.3).
+pub const MAX_ID_LEN: usize = 2048;
+
 /// A trust domain: `[a-z0-9._-]`, 1 to 255 characters (SPIFFE-ID, 2.1).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TrustDomain(Box<str>);
@@ -33,7 +36,7 @@ impl TrustDomain {
             .strip_prefix("spiffe://")
             .and_then(|rest| rest.strip_prefix(&*self.0))
             .and_then(|rest| rest.strip_prefix('/'));
-        principal.len() <= 2048 && path.is_some_and(|path| path.split('/').all(is_segment))
+        principal.len() <= MAX_ID_LEN && path.is_some_and(|path| path.split('/').all(is_segment))
     }
 }
 
@@ -79,6 +82,14 @@ mod tests {
         ] {
             assert!(!domain.owns(other), "{other}");
         }
+    }
+
+    #[test]
+    fn an_id_has_the_length_that_spiffe_allows_and_no_more() {
+        let domain = TrustDomain::parse("td.example").unwrap();
+        let id = |length: usize| format!("spiffe://td.example/{}", "a".repeat(length - "spiffe://td.example/".len()));
+        assert!(domain.owns(&id(MAX_ID_LEN)));
+        assert!(!domain.owns(&id(MAX_ID_LEN + 1)));
     }
 
     #[test]

@@ -3,87 +3,91 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::decision::attributes::Attributes;
+use crate::decision::address::AddressOrigin;
 use crate::decision::identity::{IdentitySources, Missing, Part, Source};
-use crate::decision::policy::{Policy, Rules};
+use crate::decision::policy::{Rules, Unidentified};
 
-/// So many requests are watched; then the sources that never had anything are reported, once.
+/// A source that was asked so often and never yielded is reported, once.
 const REQUESTS: u64 = 1000;
-/// A source that was asked less often, since one before it yielded or no policy counts by its part, may just have had no
-/// occasion.
-const ENOUGH: u64 = 100;
 
-/// How often each source was asked, and had anything, since these rules came into use.
+/// How often each source was asked and yielded, since these rules came into use.
 pub struct SourceWatch {
-    requests: AtomicU64,
     sources: Vec<Watched>,
+    address: AddressOrigin,
 }
 
 struct Watched {
     part: Part,
     kind: Box<str>,
     asked: AtomicU64,
-    present: AtomicU64,
+    yielded: AtomicU64,
 }
 
 impl SourceWatch {
     pub fn of(rules: &Rules) -> Self {
-        let IdentitySources { tenant, subject, .. } = &rules.identity;
-        let watched = |part| {
-            move |source: &Source| Watched {
-                part,
-                kind: source.kind().into(),
-                asked: AtomicU64::new(0),
-                present: AtomicU64::new(0),
-            }
+        let IdentitySources { tenant, subject, address } = &rules.identity;
+        let watched = |part, kind: &str| Watched {
+            part,
+            kind: kind.into(),
+            asked: AtomicU64::new(0),
+            yielded: AtomicU64::new(0),
         };
-        let sources = tenant.iter().map(watched(Part::Tenant)).chain(subject.iter().map(watched(Part::Subject)));
-        Self { requests: AtomicU64::new(0), sources: sources.collect() }
+        let of =
+            |part, sources: &[Source]| sources.iter().map(|source| watched(part, source.kind())).collect::<Vec<_>>();
+        let mut sources = of(Part::Tenant, tenant);
+        sources.extend(of(Part::Subject, subject));
+        sources.push(watched(Part::Address, "address"));
+        Self { sources, address: address.origin.clone() }
     }
 
-    /// Notes one request under a policy: which sources it asks, and which of them have anything.
-    pub fn note(&self, policy: &Policy, sources: &IdentitySources, request: &Attributes<'_>) {
-        let nth = self.requests.fetch_add(1, Ordering::Relaxed) + 1;
-        if nth > REQUESTS {
-            return;
-        }
-        for part in [Part::Tenant, Part::Subject].into_iter().filter(|part| policy.counts_by(*part)) {
-            for (kind, answer) in sources.trace(part, request) {
-                if let Some(source) = self.sources.iter().find(|source| source.part == part && *source.kind == *kind) {
-                    source.asked.fetch_add(1, Ordering::Relaxed);
-                    // What is there and not believed is counted by its reason elsewhere: the source is not silent.
-                    let is_present = answer != Err(Missing::Absent);
-                    source.present.fetch_add(is_present.into(), Ordering::Relaxed);
+    /// Notes by what kind of evidence the parts of one request were found. What stands before it was asked in vain; what
+    /// stands behind it was not asked, so nothing is known of it.
+    pub fn found<'k>(&self, evidence: impl Iterator<Item = (Part, &'k str)>) {
+        for (part, kind) in evidence {
+            for source in self.of_part(part) {
+                let has_yielded = *source.kind == *kind;
+                if has_yielded {
+                    source.yielded.fetch_add(1, Ordering::Relaxed);
+                }
+                self.asked(source);
+                if has_yielded {
+                    break;
                 }
             }
         }
-        if nth == REQUESTS {
-            for Watched { part, kind, asked, .. } in self.silent() {
-                tracing::warn!(
-                    part = part.as_str(),
-                    source = &**kind,
-                    "in {} requests this source of identity has not yielded once: {}",
-                    asked.load(Ordering::Relaxed),
-                    remedy(kind)
-                );
-            }
+    }
+
+    /// Notes a request that lacks a part. A source that was refused had something to say, and metrics tell the reason.
+    pub fn missing(&self, missing: Unidentified) {
+        if missing.missing == Missing::Absent {
+            self.of_part(missing.part).for_each(|source| self.asked(source));
         }
     }
 
-    fn silent(&self) -> impl Iterator<Item = &Watched> {
-        let is_silent = |source: &&Watched| {
-            source.asked.load(Ordering::Relaxed) >= ENOUGH && source.present.load(Ordering::Relaxed) == 0
-        };
-        self.sources.iter().filter(is_silent)
+    fn of_part(&self, part: Part) -> impl Iterator<Item = &Watched> {
+        self.sources.iter().filter(move |source| source.part == part)
+    }
+
+    fn asked(&self, source: &Watched) {
+        let asked = source.asked.fetch_add(1, Ordering::Relaxed) + 1;
+        if asked == REQUESTS && source.yielded.load(Ordering::Relaxed) == 0 {
+            tracing::warn!(
+                part = source.part.as_str(),
+                source = &*source.kind,
+                "asked in {REQUESTS} requests, this source of identity has not yielded once: {}",
+                remedy(&source.kind, &self.address)
+            );
+        }
     }
 }
 
 /// What usually keeps a source of this kind silent.
-fn remedy(kind: &str) -> &'static str {
+fn remedy(kind: &str, address: &AddressOrigin) -> &'static str {
     match kind.split('/').next().unwrap_or_default() {
         "jwt" => {
             "place jwt_authn before ext_authz, give it payload_in_metadata, and list its namespace in ext_authz's \
-             metadata_context_namespaces (Istio's CUSTOM policies run before JWT checks and forward no metadata)"
+             metadata_context_namespaces (Istio's CUSTOM policies run before JWT checks and forward no metadata); only \
+             tokens of the listed issuers count"
         }
         "mtls" => {
             "Envoy sends a principal only for connections with a client certificate and a validation context \
@@ -93,62 +97,82 @@ fn remedy(kind: &str) -> &'static str {
         "header" => {
             "see that the filter or proxy which sets it runs before ext_authz, and that allowed_headers lets it through"
         }
-        _ => "a Unix socket or an internal listener has no peer address: choose another identity.address.source",
+        _ => match address {
+            AddressOrigin::Peer => {
+                "a Unix socket or an internal listener has no peer address: choose another identity.address.source"
+            }
+            AddressOrigin::Header(_) => {
+                "see that the edge's Envoy sets this header (use_remote_address for x-envoy-external-address), and that \
+                 allowed_headers lets it through"
+            }
+            AddressOrigin::CallMetadata(_) => {
+                "write it into initial_metadata of ext_authz's grpc_service, like %DOWNSTREAM_REMOTE_ADDRESS_WITHOUT_PORT%"
+            }
+            AddressOrigin::Forwarded { .. } => {
+                "see that the trusted peers write x-forwarded-for, and that allowed_headers lets it through"
+            }
+        },
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::decision::policy::{Answer, fixtures};
+    use crate::decision::policy::Answer;
 
-    fn rules(per: &[Part]) -> Rules {
+    fn watch() -> SourceWatch {
         let identity = IdentitySources {
             tenant: vec![Source::route("tenant")],
-            subject: vec![Source::header("x-user", &[]), Source::route("user"), Source::address()],
+            subject: vec![Source::header("x-user", &[]), Source::route("subject"), Source::address()],
             ..Default::default()
         };
-        let policies = vec![fixtures::policy(&[("a", 1, per)])];
-        Rules { policies, identity, unmatched: Answer::Allow, ambiguous_path: Answer::Deny }
+        SourceWatch::of(&Rules {
+            policies: Vec::new(),
+            identity,
+            unmatched: Answer::Allow,
+            ambiguous_path: Answer::Deny,
+        })
     }
 
-    /// The kinds that are reported when so many requests carry `route`, and the rest nothing.
-    fn silent(per: &[Part], with: u64, route: &[(&str, &str)]) -> Vec<String> {
-        let rules = rules(per);
-        let watch = SourceWatch::of(&rules);
-        let (some, none) = (fixtures::route(route), fixtures::route(&[]));
-        for n in 0..REQUESTS {
-            let route = if n < with { &some } else { &none };
-            watch.note(&rules.policies[0], &rules.identity, &fixtures::request(route));
-        }
-        watch.silent().map(|source| source.kind.to_string()).collect()
-    }
-
-    const BOTH: [Part; 2] = [Part::Tenant, Part::Subject];
-
-    #[test]
-    fn a_source_that_never_has_anything_is_reported_and_one_that_once_had_is_not() {
-        assert_eq!(silent(&BOTH, 1, &[("tenant", "acme")]), ["header/x-user", "route/user", "address"]);
-        assert_eq!(silent(&BOTH, 1, &[("user", "ada")]), ["route/tenant", "header/x-user", "address"]);
-    }
-
-    // The tenant was found in every request that was refused for want of a subject.
-    #[test]
-    fn a_part_that_was_found_is_not_blamed_for_one_that_is_missing() {
-        assert!(!silent(&BOTH, REQUESTS, &[("tenant", "acme")]).contains(&"route/tenant".to_owned()));
+    /// Part, kind, and how often it was asked and yielded.
+    fn counts(watch: &SourceWatch) -> Vec<(Part, &str, u64, u64)> {
+        let counts = |source: &Watched| (source.asked.load(Ordering::Relaxed), source.yielded.load(Ordering::Relaxed));
+        watch.sources.iter().map(|s| (s.part, &*s.kind, counts(s).0, counts(s).1)).collect()
     }
 
     #[test]
-    fn a_source_that_nobody_needed_is_not_reported() {
-        let all = [("tenant", "acme"), ("user", "ada")];
-        assert_eq!(silent(&BOTH, REQUESTS - ENOUGH + 1, &all), ["header/x-user"], "the address had too few occasions");
-        assert_eq!(silent(&[Part::Tenant], REQUESTS, &all), [""; 0], "no policy counts by subject");
+    fn a_source_is_blamed_only_for_requests_in_which_it_was_asked() {
+        let watch = watch();
+        watch.found([(Part::Tenant, "route/tenant"), (Part::Subject, "route/subject")].into_iter());
+        // A policy that does not count by subject asks none of its sources.
+        watch.found([(Part::Tenant, "route/tenant")].into_iter());
+        watch.missing(Unidentified { part: Part::Subject, missing: Missing::Absent });
+        // Refused: it was there.
+        watch.missing(Unidentified { part: Part::Subject, missing: Missing::BadLength });
+        assert_eq!(
+            counts(&watch),
+            [
+                (Part::Tenant, "route/tenant", 2, 2),
+                (Part::Subject, "header/x-user", 2, 0),
+                (Part::Subject, "route/subject", 2, 1),
+                (Part::Subject, "address", 1, 0),
+                (Part::Address, "address", 0, 0),
+            ]
+        );
     }
 
     #[test]
     fn every_kind_of_source_has_a_remedy_of_its_own() {
-        let kinds = ["jwt/sub", "mtls", "route/t", "header/x", "address"];
-        let remedies: std::collections::HashSet<_> = kinds.iter().map(|kind| remedy(kind)).collect();
-        assert_eq!(remedies.len(), kinds.len());
+        let forwarded = AddressOrigin::Forwarded { trusted_peers: Vec::new(), hops: 1 };
+        let origins = [
+            AddressOrigin::Peer,
+            AddressOrigin::Header("h".into()),
+            AddressOrigin::CallMetadata("m".into()),
+            forwarded,
+        ];
+        let mut remedies: Vec<_> = origins.iter().map(|origin| remedy("address", origin)).collect();
+        remedies.extend(["jwt/sub", "mtls", "route/t", "header/x"].map(|kind| remedy(kind, &AddressOrigin::Peer)));
+        let different: std::collections::HashSet<_> = remedies.iter().collect();
+        assert_eq!(different.len(), remedies.len());
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use envoy_types::pb::envoy::service::auth::v3::CheckResponse;
 use prost::Message;
 
-use super::{driver, mutate, seeds};
+use super::{driver, seeds};
 use crate::support::answer::{Answer, Outcome};
 use crate::support::check::Check;
 use crate::support::grpc::CHECK;
@@ -37,10 +37,10 @@ pub fn start(redis: &RedisServer) -> Sidecar {
 fn every_message_is_answered_and_the_sidecar_lives() {
     let redis = RedisServer::start();
     let sidecar = start(&redis);
-    let (client, seeds) = (sidecar.client(), seeds::requests());
+    let (client, honest) = (sidecar.client(), seeds::requests());
     driver::run(
         "every_message_is_answered",
-        |random| mutate::mutated(random, &seeds, &seeds::WORDS),
+        |random| seeds::message(random, &honest),
         |message| {
             let reply = client.raw(CHECK, message.clone()).expect("the call itself succeeds");
             let message = CheckResponse::decode(&*reply).expect("a CheckResponse");
