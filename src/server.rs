@@ -39,6 +39,9 @@ const MAX_PENDING_RESETS: usize = 4096;
 const CONNECTION_WINDOW: u32 = 16 * 1024 * 1024;
 /// With no check in flight for so long after the end of accepting, every answer is on its way.
 const QUIET: Duration = Duration::from_millis(200);
+/// How long the first checks may wait for the store to be reached, so that a sidecar that replaces another does not begin
+/// with failures. They wait in the listener's queue, for less than the shipped Envoy time-out.
+const FIRST_REACH: Duration = Duration::from_millis(200);
 const SWEEP: Duration = Duration::from_secs(1);
 
 /// What ends or changes a running server.
@@ -76,7 +79,7 @@ pub async fn run(config: Config, file: PathBuf, bound: Bound, control: Control) 
     metrics.set_secret_fingerprint(&fingerprint);
     metrics.set_config(1, &source.hash);
     metrics.set_certificates(&certificates);
-    let limiter = Arc::new(Limiter::new(rules, store, Arc::clone(&metrics)));
+    let limiter = Arc::new(Limiter::new(rules, Arc::clone(&store), Arc::clone(&metrics)));
     let settings = Arc::new(ArcSwap::from_pointee(authz));
     let handshakes = handshakes.map(|config| Arc::new(ArcSwap::new(config)));
     let readiness = Arc::new(Readiness::default());
@@ -118,6 +121,7 @@ pub async fn run(config: Config, file: PathBuf, bound: Bound, control: Control) 
         .add_service(health_service);
     let stop_accepting = CancellationToken::new();
     let stopped = stop_accepting.clone().cancelled_owned();
+    let _in_time = tokio::time::timeout(FIRST_REACH, reached(&*store)).await;
     let (incoming, _socket) = bound.incoming.split();
     let serving = match (incoming, handshakes) {
         (Incoming::Tcp(incoming), None) => tokio::spawn(router.serve_with_incoming_shutdown(incoming, stopped)),
@@ -174,6 +178,13 @@ fn store(fixed: &Fixed) -> Arc<dyn Store> {
     match &fixed.store {
         StoreSettings::Redis(settings) => Arc::new(RedisStore::start(settings, fixed.key_prefix.as_str())),
         StoreSettings::Memory { max_counters } => Arc::new(MemoryStore::new(*max_counters, MonotonicClock::default())),
+    }
+}
+
+async fn reached(store: &dyn Store) {
+    const LOOK: Duration = Duration::from_millis(2);
+    while !store.is_up() {
+        tokio::time::sleep(LOOK).await;
     }
 }
 

@@ -11,6 +11,7 @@ use crate::support::answer::Outcome;
 use crate::support::check::Check;
 use crate::support::grpc::Watch;
 use crate::support::keys;
+use crate::support::proxy::FaultProxy;
 use crate::support::redis::RedisServer;
 use crate::support::setup::Setup;
 use crate::support::wait::wait_for;
@@ -51,6 +52,17 @@ fn a_sidecar_starts_and_answers_while_redis_is_down() {
         client.check(&Check::of("ada")).outcome() == Outcome::Allowed
     });
     assert_eq!(redis.get(&keys::orders("ada")).as_deref(), Some("1"), "what failed before is not replayed");
+}
+
+// A sidecar that replaces another under load would begin with a 503 for each check until Redis has been reached.
+#[test]
+fn the_first_check_of_a_fresh_sidecar_is_decided() {
+    let redis = RedisServer::start();
+    let proxy = FaultProxy::start(redis.port());
+    // So that a connection takes its time, as over a real network.
+    proxy.delay(Duration::from_millis(10));
+    let sidecar = Setup::patient(proxy.port()).policy("orders", 3, "60s", "closed").start_without_store();
+    assert_eq!(sidecar.client().check(&Check::of("ada")).outcome(), Outcome::Allowed);
 }
 
 #[test]
