@@ -18,12 +18,13 @@ use crate::support::sidecar::{Sidecar, write_files};
 use crate::support::wait::wait_for;
 
 const HMAC: &str = "hmac: { secret_file: ";
+const LISTEN: &str = "listen: '127.0.0.1:0'";
 const STORE: &str = "store: { redis: { url: 'redis://127.0.0.1:9' } }";
 const OVERRIDE: &str = "overrides: [{ tenant: { value: acme }, set: { limit: 9 } }]";
 const ROUTE: &str = "route: { plan: gold }";
 
 /// What stands in a valid file, and what stands in its place. `SECRET-CANARY` stands for each kind of secret.
-const WRONG: [(&str, &str); 44] = [
+const WRONG: [(&str, &str); 46] = [
     (HMAC, "hmac: SECRET-CANARY #"),
     (HMAC, "hmac: 'an SECRET-CANARY of 32 bytes and more: so' #"),
     (HMAC, "hmac: { SECRET-CANARY } #"),
@@ -57,6 +58,11 @@ const WRONG: [(&str, &str); 44] = [
     (STORE, "store: { redis: { cluster: { nodes: ['u:SECRET-CANARY@h:1'] } } }"),
     (STORE, "store: { redis: { sentinel: { master: m, nodes: ['h:1'], SECRET-CANARY: x } } }"),
     (STORE, "store: { redis: { url: 'redis://127.0.0.1:9', command_timeout: SECRET-CANARY } }"),
+    (
+        STORE,
+        "store: { redis: { url: 'rediss://127.0.0.1:9', tls: { certificate_file: /x/y, private_key_file: '-----BEGIN SECRET-CANARY' } } }",
+    ),
+    (LISTEN, "listen: '127.0.0.1:0', tls: { certificate_file: /x/y, private_key_file: '-----BEGIN SECRET-CANARY' }"),
     (OVERRIDE, "overrides: [{ tenant: TENANT-CANARY, set: { limit: 9 } }]"),
     (OVERRIDE, "overrides: [{ tenant: { TENANT-CANARY }, set: { limit: 9 } }]"),
     (OVERRIDE, "overrides: [{ tenant: { value: [TENANT-CANARY] }, set: { limit: 9 } }]"),
