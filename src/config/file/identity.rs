@@ -97,6 +97,12 @@ fn list(field: &Field<'_>) -> Option<Vec<Source>> {
                 strong.kind()
             ));
         }
+        if read[..index].iter().any(|earlier| source.may_be_mistaken_for(earlier)) {
+            items[index].warning(
+                "a source before this one reads the same claim of other tokens, and neither says which issuers count: where tokens \
+                 name no issuer, the same text in both is one identity: list the issuers",
+            );
+        }
     }
     Some(read)
 }

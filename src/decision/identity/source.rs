@@ -50,6 +50,18 @@ impl Source {
         Self { kind: format!("jwt/{}", pointer.join("/")).into(), origin: Origin::Jwt(claim) }
     }
 
+    /// Whether tokens that another filter checked could pass for one another: the same claim, and no issuer to tell them apart
+    /// where a token names none.
+    pub fn may_be_mistaken_for(&self, other: &Self) -> bool {
+        match (&self.origin, &other.origin) {
+            (Origin::Jwt(own), Origin::Jwt(theirs)) => {
+                let another = (&own.namespace, &own.payload) != (&theirs.namespace, &theirs.payload);
+                another && self.kind == other.kind && own.issuers.is_empty() && theirs.issuers.is_empty()
+            }
+            _ => false,
+        }
+    }
+
     /// The SPIFFE ID of the peer certificate, if it is of this trust domain.
     pub fn mtls(domain: TrustDomain) -> Self {
         Self { kind: "mtls".into(), origin: Origin::Mtls(domain) }
