@@ -80,8 +80,11 @@ fn health_says_serving_once_the_sidecar_answers() {
 #[test]
 fn the_admin_port_answers_what_operators_ask_and_changes_nothing() {
     let sidecar = Setup::memory().policy("orders", 3, "60s", "closed").start();
-    for path in ["/livez", "/readyz", "/metrics"] {
+    for path in ["/livez", "/readyz", "/metrics", "/config"] {
         assert_eq!(sidecar.get(path).status(), 200, "{path}");
+        for method in ["POST", "PUT", "PATCH", "DELETE"] {
+            assert_eq!(sidecar.admin(method, path).status(), 405, "{method} {path}");
+        }
     }
     let metrics = sidecar.get("/metrics");
     assert!(metrics.one("content-type").starts_with("application/openmetrics-text"));

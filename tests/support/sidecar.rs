@@ -93,6 +93,12 @@ impl Sidecar {
         http::get(&self.admin, path)
     }
 
+    /// Asks the admin port by another method than GET.
+    #[track_caller]
+    pub fn admin(&self, method: &str, path: &str) -> http::Response {
+        http::request_as(method, &self.admin, path, &[])
+    }
+
     /// The status of `/readyz`, or `None` when the admin port no longer answers.
     pub fn readiness(&self) -> Option<u16> {
         http::try_get(&self.admin, "/readyz").ok().map(|response| response.status())
