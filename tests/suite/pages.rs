@@ -113,6 +113,25 @@ fn every_link_of_the_pages_leads_somewhere() {
     assert!(seen > 30, "{seen} links: the search is broken");
 }
 
+// Also where it stands in a command, as in `kubectl apply -k deploy/...`.
+#[test]
+fn every_file_of_the_pages_exists() {
+    let rooms = ["deploy/", "envoy/", "examples/", "docs/", "tests/", "src/", "lua/", "benches/"];
+    let mut seen = 0;
+    for (page, text) in PAGES.iter() {
+        let is_end = |c: char| c.is_whitespace() || "`()[]{}<>\"',;:#*|=".contains(c);
+        let names = text.split(is_end).map(|name| name.trim_end_matches('.'));
+        // What ends in `_` was cut off from a `*`; a key is what the reader makes.
+        let is_ours = |name: &&str| rooms.iter().any(|room| name.starts_with(room)) && !name.ends_with(['_', '/']);
+        for name in names.filter(|name| is_ours(name) && !name.ends_with(".key")) {
+            let beside = page.parent().expect("a folder");
+            assert!(root().join(name).exists() || beside.join(name).exists(), "{}: no file {name}", shown(page));
+            seen += 1;
+        }
+    }
+    assert!(seen > 40, "{seen} files: the search is broken");
+}
+
 #[test]
 fn every_metric_of_the_pages_is_one_that_a_sidecar_has() {
     // With a certificate, so that those metrics have a series too.
