@@ -80,6 +80,7 @@ mod suite {
     mod pages;
     mod privacy;
     mod probe;
+    mod published_keys;
     mod redis_auth;
     mod redis_errors;
     mod redis_tls;

@@ -8,7 +8,7 @@ use clap::Args;
 use super::{ConfigFile, exit, runtime};
 use crate::config::{Config, StoreSettings};
 use crate::decision::address::identity_bytes;
-use crate::decision::identity::{Evidence, Part};
+use crate::decision::identity::{Evidence, Part, Source};
 use crate::decision::policy::Policy;
 use crate::store::redis::operator::{Held, peek, reset};
 use crate::store::redis::settings::RedisSettings;
@@ -32,12 +32,18 @@ pub struct Arguments {
     /// The issuer of the tenant's token
     #[arg(long, default_value = "")]
     tenant_issuer: String,
+    /// The tenant's claim is a number in the token, not a text (`integers: true`)
+    #[arg(long, requires = "tenant")]
+    tenant_integer: bool,
     /// The subject with its evidence, like jwt/sub=ada or mtls=spiffe://td.example/a
     #[arg(long, value_name = "SOURCE=VALUE", value_parser = evidence)]
     subject: Option<(String, String)>,
     /// The issuer of the subject's token
     #[arg(long, default_value = "")]
     subject_issuer: String,
+    /// The subject's claim is a number in the token, not a text (`integers: true`)
+    #[arg(long, requires = "subject")]
+    subject_integer: bool,
     /// The client's address, for limits per address
     #[arg(long)]
     address: Option<IpAddr>,
@@ -125,20 +131,18 @@ fn keys(arguments: &Arguments, config: &Config) -> Result<Vec<String>, String> {
     let wanted = arguments.policy.as_deref().ok_or_else(|| format!("say --policy (one of {}) or --key", names()))?;
     let policy = config.rules.policies.iter().find(|policy| policy.name.as_str() == wanted);
     let policy = policy.ok_or_else(|| format!("there is no policy {wanted}: there are {}", names()))?;
-    for (part, given) in [(Part::Tenant, &arguments.tenant), (Part::Subject, &arguments.subject)] {
-        known_source(config, part, given.as_ref())?;
-    }
-    let proof = |given: &Option<(String, String)>| given.clone().unwrap_or_default();
-    let (tenant, subject) = (proof(&arguments.tenant), proof(&arguments.subject));
-    let evidence = |part| match part {
-        Part::Tenant => arguments.tenant.as_ref().map(|_| text_evidence(&tenant, &arguments.tenant_issuer)),
-        Part::Subject => arguments.subject.as_ref().map(|_| text_evidence(&subject, &arguments.subject_issuer)),
-        Part::Address => arguments.address.map(|address| {
-            let value = identity_bytes(address, config.rules.identity.address.ipv6_prefix);
-            Evidence { kind: "address", issuer: "", value: value.into() }
-        }),
-    };
-    let found = [Part::Tenant, Part::Subject, Part::Address].map(evidence);
+    let Arguments { tenant, tenant_issuer, tenant_integer, subject, subject_issuer, subject_integer, .. } = arguments;
+    let address = arguments.address.map(|address| {
+        let value = identity_bytes(address, config.rules.identity.address.ipv6_prefix);
+        Evidence { kind: "address", issuer: "", value: value.into() }
+    });
+    let identity = &config.rules.identity;
+    // In the order of `Part`.
+    let found = [
+        given(Part::Tenant, &identity.tenant, tenant.as_ref(), (tenant_issuer, *tenant_integer))?,
+        given(Part::Subject, &identity.subject, subject.as_ref(), (subject_issuer, *subject_integer))?,
+        address,
+    ];
     let keys = policy.keys(|part| found[part as usize].as_ref());
     let mut chosen = Vec::new();
     for place in chosen_limits(policy, arguments.limit.as_deref())? {
@@ -150,20 +154,23 @@ fn keys(arguments: &Arguments, config: &Config) -> Result<Vec<String>, String> {
     Ok(chosen)
 }
 
-fn text_evidence<'a>((kind, value): &'a (String, String), issuer: &'a str) -> Evidence<'a> {
-    Evidence { kind, issuer, value: value.as_bytes().into() }
-}
-
-/// A source that the configuration does not have would only name a key that nobody uses.
-fn known_source(config: &Config, part: Part, given: Option<&(String, String)>) -> Result<(), String> {
-    let sources = if part == Part::Tenant { &config.rules.identity.tenant } else { &config.rules.identity.subject };
-    match given {
-        Some((kind, _)) if !sources.iter().any(|source| source.kind() == kind) => {
-            let kinds: Vec<_> = sources.iter().map(|source| source.kind()).collect();
-            Err(format!("{kind} is no source of identity.{}: it has {}", part.as_str(), kinds.join(", ")))
-        }
-        _ => Ok(()),
+/// Evidence as an operator writes it. A source that the configuration does not have would only name a key that nobody uses.
+fn given<'a>(
+    part: Part,
+    sources: &[Source],
+    evidence: Option<&'a (String, String)>,
+    (issuer, is_integer): (&'a str, bool),
+) -> Result<Option<Evidence<'a>>, String> {
+    let Some((kind, text)) = evidence else { return Ok(None) };
+    let of_kind: Vec<_> = sources.iter().filter(|source| source.kind() == kind).collect();
+    if of_kind.is_empty() {
+        let kinds: Vec<_> = sources.iter().map(Source::kind).collect();
+        return Err(format!("{kind} is no source of identity.{}: it has {}", part.as_str(), kinds.join(", ")));
     }
+    let value = of_kind.iter().find_map(|source| source.value_of(text, is_integer)).ok_or_else(|| {
+        format!("{kind} yields no such number: it has to say integers: true, and numbers are 0 to 9007199254740991")
+    })?;
+    Ok(Some(Evidence { kind, issuer, value }))
 }
 
 /// Without a name: the limits that count by subject, since the others are shared with other subjects.

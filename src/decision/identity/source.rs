@@ -7,6 +7,9 @@ use crate::decision::address::AddressSource;
 use crate::decision::attributes::{Attributes, Claim};
 use crate::decision::spiffe::TrustDomain;
 
+/// The largest integer that a double tells apart from its neighbours: 2^53 - 1.
+const MOST_EXACT: u64 = 9_007_199_254_740_991;
+
 /// One place where the operator said that identity may be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Source {
@@ -48,6 +51,16 @@ impl Source {
         // The steps are joined as a JSON pointer (RFC 6901), so a dotted name and a nested one stay apart.
         let pointer: Vec<_> = claim.path.iter().map(|step| step.replace('~', "~0").replace('/', "~1")).collect();
         Self { kind: format!("jwt/{}", pointer.join("/")).into(), origin: Origin::Jwt(claim) }
+    }
+
+    /// What this source yields for a value as an operator writes it; `None` where it would yield nothing of this form.
+    pub fn value_of<'v>(&self, text: &'v str, is_integer: bool) -> Option<Cow<'v, [u8]>> {
+        if !is_integer {
+            return Some(Cow::Borrowed(text.as_bytes()));
+        }
+        let takes_integers = matches!(&self.origin, Origin::Jwt(claim) if claim.integers);
+        let integer = text.parse().ok().filter(|integer: &u64| takes_integers && integer.to_string() == text)?;
+        (integer <= MOST_EXACT).then(|| Cow::Owned(integer_bytes(integer)))
     }
 
     /// Whether tokens that another filter checked could pass for one another: the same claim, and no issuer to tell them apart
@@ -162,18 +175,23 @@ impl JwtClaim {
         let path: Vec<&str> = std::iter::once(&*self.payload).chain(self.path.iter().map(|step| &**step)).collect();
         match request.metadata.claim(&self.namespace, &path).ok_or(Missing::Absent)? {
             Claim::Text(text) if !text.starts_with('\0') => bounded(text).map(Cow::Borrowed).ok_or(Missing::BadClaim),
-            Claim::Number(number) if self.integers => exact_integer(number)
-                .map(|integer| Cow::Owned(format!("\0{integer}").into_bytes()))
-                .ok_or(Missing::BadClaim),
+            Claim::Number(number) if self.integers => {
+                exact_integer(number).map(|integer| Cow::Owned(integer_bytes(integer))).ok_or(Missing::BadClaim)
+            }
             _ => Err(Missing::BadClaim),
         }
     }
 }
 
+/// An integer claim as it goes into a key: marked, so that it never meets a text.
+fn integer_bytes(integer: u64) -> Vec<u8> {
+    format!("\0{integer}").into_bytes()
+}
+
 /// 0 to 2^53 - 1: beyond that two integers are one double.
 fn exact_integer(number: f64) -> Option<u64> {
-    const MOST: f64 = 9_007_199_254_740_991.0;
-    let whole = (0.0..=MOST).contains(&number) && number.fract() == 0.0;
+    #[expect(clippy::cast_precision_loss, reason = "a double holds it exactly, by definition")]
+    let whole = (0.0..=MOST_EXACT as f64).contains(&number) && number.fract() == 0.0;
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a whole number within 0 and 2^53 - 1")]
     whole.then_some(number as u64)
 }
