@@ -4,6 +4,11 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
+// musl's own serves one thread at a time, and a check would cost more than twice as much.
+#[cfg(target_env = "musl")]
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     tallygate::cli::run(tallygate::cli::Cli::parse())
 }
