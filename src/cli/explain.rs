@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use super::keys::show;
+use super::keys::{show, unasked};
 use super::{ConfigFile, asked, exit, runtime};
 use crate::config::explain::limit_in_words;
 use crate::config::{Config, StoreSettings};
@@ -129,10 +129,7 @@ fn held(config: &Config, keys: &[String]) -> ExitCode {
     for key in keys {
         match runtime.block_on(peek(settings, key)) {
             Ok(held) => println!("store    {}", show(&held)),
-            Err(error) => {
-                eprintln!("{error}");
-                return ExitCode::from(exit::UNAVAILABLE);
-            }
+            Err(error) => return unasked(&error),
         }
     }
     ExitCode::SUCCESS

@@ -10,7 +10,7 @@ use crate::config::{Config, StoreSettings};
 use crate::decision::address::identity_bytes;
 use crate::decision::identity::{Evidence, Part};
 use crate::decision::policy::Policy;
-use crate::store::redis::operator::{Held, peek, reset};
+use crate::store::redis::operator::{Held, Unasked, peek, reset};
 use crate::store::redis::settings::RedisSettings;
 
 #[derive(Args)]
@@ -82,14 +82,17 @@ pub fn run(arguments: &Arguments, verb: Verb) -> ExitCode {
     };
     match runtime.block_on(act(settings, &keys, verb)) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("{error}");
-            ExitCode::from(exit::UNAVAILABLE)
-        }
+        Err(error) => unasked(&error),
     }
 }
 
-async fn act(settings: &RedisSettings, keys: &[String], verb: Verb) -> Result<(), crate::store::StoreError> {
+/// Tells why Redis could not be asked, and what to do.
+pub fn unasked(error: &Unasked) -> ExitCode {
+    eprintln!("{error}\n-> {}", error.remedy);
+    ExitCode::from(exit::UNAVAILABLE)
+}
+
+async fn act(settings: &RedisSettings, keys: &[String], verb: Verb) -> Result<(), Unasked> {
     for key in keys {
         if verb == Verb::Reset {
             let was_there = reset(settings, key).await?;
@@ -105,15 +108,16 @@ async fn act(settings: &RedisSettings, keys: &[String], verb: Verb) -> Result<()
 pub fn show(held: &Held) -> String {
     let until = |expires_in: &Option<std::time::Duration>| match expires_in {
         Some(left) => format!("expires in {:.1} s", left.as_secs_f64()),
-        None => "has no expiry, which Tallygate never writes".to_owned(),
+        None => "no expiry".to_owned(),
     };
+    let foreign = "Tallygate never writes that, and checks of this key fail until it is reset";
     match held {
         Held::Nothing => "nothing".to_owned(),
+        Held::Text { value, expires_in: None } => format!("{value:?}, no expiry: {foreign}"),
         Held::Text { value, expires_in } => format!("{value:?}, {}", until(expires_in)),
+        Held::Units { count, expires_in: None } => format!("a log of {count} units, no expiry: {foreign}"),
         Held::Units { count, expires_in } => format!("a log of {count} units, {}", until(expires_in)),
-        Held::Foreign { kind, expires_in } => {
-            format!("a {kind}, which Tallygate never writes; it {}", until(expires_in))
-        }
+        Held::Foreign { kind, expires_in } => format!("a {kind}, {}: {foreign}", until(expires_in)),
     }
 }
 

@@ -8,6 +8,7 @@ use crate::support::answer::Outcome;
 use crate::support::check::Check;
 use crate::support::cli;
 use crate::support::keys;
+use crate::support::ports;
 use crate::support::redis::RedisServer;
 use crate::support::setup::Setup;
 use crate::support::sidecar::write_files;
@@ -184,8 +185,14 @@ fn a_key_of_another_making_is_shown_as_what_it_is() {
     redis.run(&["RPUSH", "list", "x"]);
     redis.seed("long", "x".repeat(1000), 60_000);
     for (key, said) in [
-        ("bare", "bare: \"7\", has no expiry, which Tallygate never writes\n"),
-        ("list", "list: a list, which Tallygate never writes; it has no expiry, which Tallygate never writes\n"),
+        (
+            "bare",
+            "bare: \"7\", no expiry: Tallygate never writes that, and checks of this key fail until it is reset\n",
+        ),
+        (
+            "list",
+            "list: a list, no expiry: Tallygate never writes that, and checks of this key fail until it is reset\n",
+        ),
         ("none", "none: nothing\n"),
     ] {
         assert_eq!(tool.run("peek", &["--key", key]), (0, said.to_owned(), String::new()));
@@ -198,5 +205,37 @@ fn a_key_of_another_making_is_shown_as_what_it_is() {
     for command in ["peek", "reset"] {
         let (code, _, error) = embedded.run(command, &["--key", "bare"]);
         assert!(code == 64 && error.contains("only a restart empties it"), "{error}");
+    }
+}
+
+#[test]
+fn where_redis_cannot_be_asked_the_tools_say_which_one_and_what_to_do() {
+    let redis = RedisServer::start();
+    let port = redis.port();
+    let tool = |login: &str, port: u16| {
+        let store = format!("{{ redis: {{ url: 'redis://{login}127.0.0.1:{port}' }} }}");
+        Tool::with(&Setup::store(&store).policies(TWO_LIMITS))
+    };
+    redis.run(&["ACL", "SETUSER", "small", "on", ">pw", "~rl:*", "+hello"]);
+    let (absent, small) = (tool("", ports::free()), tool("small:pw@", port));
+    let refused = format!("127.0.0.1:{port} cannot be asked: ");
+    for (tool, command, wanted) in [
+        (&absent, "peek", "-> tallygate doctor looks closer\n"),
+        (&absent, "reset", "-> tallygate doctor looks closer\n"),
+        (&small, "peek", "-> beside what checks need, this takes a Redis user with +type, +pttl, +get and +zcard\n"),
+        (&small, "reset", "-> beside what checks need, this takes a Redis user with +del\n"),
+    ] {
+        let (code, _, error) = tool.run(command, &["--key", "rl:x"]);
+        assert!(code == 69 && error.ends_with(wanted), "{command}: {error}");
+        let place = if std::ptr::eq(tool, &small) { &refused } else { "cannot be asked: Connection refused" };
+        assert!(error.contains(place), "{command}: {error}");
+    }
+    // What the remedy names is enough.
+    redis.run(&["ACL", "SETUSER", "small", "+type", "+pttl", "+get", "+zcard", "+del"]);
+    redis.seed("rl:x", "1", 60_000);
+    redis.run(&["ZADD", "rl:z", "1", "x"]);
+    for key in ["rl:x", "rl:z"] {
+        assert_eq!(small.run("peek", &["--key", key]).0, 0, "{key}");
+        assert_eq!(small.run("reset", &["--key", key]), (0, format!("{key}: removed\n"), String::new()));
     }
 }
