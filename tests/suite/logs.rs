@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::support::answer::Outcome;
 use crate::support::check::Check;
+use crate::support::cli;
 use crate::support::setup::Setup;
 use crate::support::wait::wait_for;
 
@@ -21,5 +22,18 @@ fn each_line_of_a_json_log_is_a_json_object() {
     let log = sidecar.log();
     for line in log.lines() {
         assert!(line.starts_with('{') && line.ends_with('}'), "not JSON: {line}\n\nin:\n{log}");
+    }
+}
+
+// A word that is no level would silence everything: it would be taken for the name of a module.
+#[test]
+fn a_misspelt_level_is_refused() {
+    for wrong in ["warning", "info,verbose", "tallygate=loud"] {
+        let done = cli::run(&["serve", "--config", "tallygate.yaml", "--log", wrong]);
+        assert!(done.code == Some(2) && done.stderr.contains("for '--log <FILTER>'"), "{wrong}: {done:?}");
+    }
+    for right in ["warn", "INFO", "off", "info,tallygate::store=debug", "tallygate=trace,warn"] {
+        let done = cli::run(&["serve", "--config", "/nowhere/tallygate.yaml", "--log", right]);
+        assert_eq!(done.code, Some(78), "{right}: the file is missing, and nothing else is wrong: {done:?}");
     }
 }

@@ -1,13 +1,13 @@
 //! `store`: where counters live; for Redis where the nodes are, who we are to them, and how long we wait.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::certificates::Certificates;
 use super::server::bounded;
 use crate::config::StoreSettings;
 use crate::config::reader::{Field, Section};
-use crate::config::words::is_path;
+use crate::config::words::{is_path, unreadable};
 use crate::store::redis::settings::{
     Address, Credentials, DEFAULT_TIMEOUT, Dialer, Password, RedisSettings, Tls, Topology, Url,
 };
@@ -185,7 +185,7 @@ pub fn path(field: &Field<'_>) -> Option<PathBuf> {
     match std::fs::File::open(text).and_then(|file| file.metadata()) {
         Ok(about) if about.is_dir() => field.problem(format!("{shown} is a folder, wanted a file")),
         Ok(_) => {}
-        Err(error) => field.problem(format!("{shown}: {error}")),
+        Err(error) => field.problem(format!("{shown}: {}", unreadable(Path::new(text), &error))),
     }
     Some(text.into())
 }
