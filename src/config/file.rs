@@ -2,6 +2,7 @@
 
 mod certificates;
 mod identity;
+mod path;
 mod policies;
 mod server;
 mod store;
