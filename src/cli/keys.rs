@@ -129,9 +129,8 @@ fn keys(arguments: &Arguments, config: &Config) -> Result<Vec<String>, String> {
     let wanted = arguments.policy.as_deref().ok_or_else(|| format!("say --policy (one of {}) or --key", names()))?;
     let policy = config.rules.policies.iter().find(|policy| policy.name.as_str() == wanted);
     let policy = policy.ok_or_else(|| format!("there is no policy {wanted}: there are {}", names()))?;
-    for (part, given) in [(Part::Tenant, &arguments.tenant), (Part::Subject, &arguments.subject)] {
-        known_source(config, part, given.as_ref())?;
-    }
+    known_source(config, Part::Tenant, arguments.tenant.as_ref(), &arguments.tenant_issuer)?;
+    known_source(config, Part::Subject, arguments.subject.as_ref(), &arguments.subject_issuer)?;
     let proof = |given: &Option<(String, String)>| given.clone().unwrap_or_default();
     let (tenant, subject) = (proof(&arguments.tenant), proof(&arguments.subject));
     let evidence = |part| match part {
@@ -158,16 +157,24 @@ fn text_evidence<'a>((kind, value): &'a (String, String), issuer: &'a str) -> Ev
     Evidence { kind, issuer, value: value.as_bytes().into() }
 }
 
-/// A source that the configuration does not have would only name a key that nobody uses.
-fn known_source(config: &Config, part: Part, given: Option<&(String, String)>) -> Result<(), String> {
+/// A source or an issuer that the configuration does not have would only name a key that nobody uses.
+fn known_source(config: &Config, part: Part, given: Option<&(String, String)>, issuer: &str) -> Result<(), String> {
     let sources = if part == Part::Tenant { &config.rules.identity.tenant } else { &config.rules.identity.subject };
-    match given {
-        Some((kind, _)) if !sources.iter().any(|source| source.kind() == kind) => {
-            let kinds: Vec<_> = sources.iter().map(|source| source.kind()).collect();
-            Err(format!("{kind} is no source of identity.{}: it has {}", part.as_str(), kinds.join(", ")))
-        }
-        _ => Ok(()),
+    let Some((kind, _)) = given else { return Ok(()) };
+    let named: Vec<_> = sources.iter().filter(|source| source.kind() == kind).collect();
+    if named.is_empty() {
+        let kinds: Vec<_> = sources.iter().map(|source| source.kind()).collect();
+        return Err(format!("{kind} is no source of identity.{}: it has {}", part.as_str(), kinds.join(", ")));
     }
+    let accepted = |issuers: &[Box<str>]| issuers.is_empty() || issuers.iter().any(|accepted| **accepted == *issuer);
+    if named.iter().any(|source| source.issuers().map_or(issuer.is_empty(), accepted)) {
+        return Ok(());
+    }
+    let issuers: Vec<&str> = named.iter().filter_map(|source| source.issuers()).flatten().map(|name| &**name).collect();
+    Err(match issuers.as_slice() {
+        [] => format!("{kind} has no issuer: leave out --{}-issuer", part.as_str()),
+        issuers => format!("say --{}-issuer: {kind} counts only from {}", part.as_str(), issuers.join(", ")),
+    })
 }
 
 /// Without a name: the limits that count by subject, since the others are shared with other subjects.

@@ -177,6 +177,28 @@ fn each_kind_of_evidence_leads_to_the_keys_that_its_requests_count_under() {
     assert_eq!((own.len(), redis.keys()), (2, shared), "what others share stays");
 }
 
+// A key of another issuer is another key: peek would say that there is nothing, and reset remove nothing.
+#[test]
+fn an_issuer_that_the_configuration_does_not_accept_is_refused() {
+    let identity = "
+  tenant: [{ route: tenant }]
+  subject: [{ jwt: { claim: sub, issuers: [https://a.example, https://b.example] } }, { mtls: { trust_domain: td.example } }]";
+    let tool = Tool::with(&Setup::redis(9).identity(identity).policy("orders", 1, "60s", "closed"));
+    let of = |subject, issuer: &[&str]| {
+        let who = ["--policy", "orders", "--tenant", "route/tenant=acme", "--subject", subject];
+        tool.run("key", &[&who[..], issuer].concat())
+    };
+    let wanted = "say --subject-issuer: jwt/sub counts only from https://a.example, https://b.example\n";
+    for issuer in [&[][..], &["--subject-issuer", "https://c.example"]] {
+        assert_eq!(of("jwt/sub=ada", issuer), (64, String::new(), wanted.to_owned()));
+    }
+    let a = ["--subject-issuer", "https://a.example"];
+    assert_eq!(of("jwt/sub=ada", &a).0, 0);
+    assert_eq!(of("mtls=spiffe://td.example/ada", &[]).0, 0);
+    let none = "mtls has no issuer: leave out --subject-issuer\n";
+    assert_eq!(of("mtls=spiffe://td.example/ada", &a), (64, String::new(), none.to_owned()));
+}
+
 #[test]
 fn a_key_of_another_making_is_shown_as_what_it_is() {
     let redis = RedisServer::start();
