@@ -103,6 +103,12 @@ impl Dialer {
         if error.code() == Some("NOAUTH") && self.credentials.password.is_none() {
             return StoreError::new(refusal.class, "the server wants a password, and none is configured (NOAUTH)");
         }
+        // The library puts it in words of its own, without the server's code.
+        if self.database != 0 && error.to_string().starts_with("Redis server refused to switch database") {
+            let detail =
+                format!("the server refuses database {}: it has fewer, or the user lacks +select", self.database);
+            return StoreError::new(FailureClass::Permission, detail);
+        }
         if self.credentials.password.is_none() || refusal.class != FailureClass::Other {
             return refusal;
         }
