@@ -63,7 +63,7 @@ pub fn run(arguments: Arguments) -> ExitCode {
                 println!("limit    {}: {words}{own}{shadow}", charge.limit.name);
                 println!("         cost {}, key {}", charge.cost, charge.key.text);
             }
-            plan.charges.iter().map(|charge| charge.key.text.clone()).collect()
+            plan.charges.iter().map(|charge| (charge.limit.name.to_string(), charge.key.text.clone())).collect()
         }
         Err(unplanned) => {
             println!("verdict  {}", without_counting(policy, &unplanned));
@@ -117,7 +117,8 @@ fn without_counting(policy: &Policy, unplanned: &Unplanned<'_>) -> String {
     }
 }
 
-fn held(config: &Config, keys: &[String]) -> ExitCode {
+/// What Redis holds, for the key of each limit.
+fn held(config: &Config, keys: &[(String, String)]) -> ExitCode {
     let StoreSettings::Redis(settings) = &config.fixed.store else {
         println!("store    embedded: only the running process knows");
         return ExitCode::SUCCESS;
@@ -126,9 +127,9 @@ fn held(config: &Config, keys: &[String]) -> ExitCode {
         Ok(runtime) => runtime,
         Err(code) => return code,
     };
-    for key in keys {
+    for (limit, key) in keys {
         match runtime.block_on(peek(settings, key)) {
-            Ok(held) => println!("store    {}", show(&held)),
+            Ok(held) => println!("store    {limit}: {}", show(&held)),
             Err(error) => return unasked(&error),
         }
     }

@@ -61,7 +61,7 @@ pub fn run(arguments: &Arguments, verb: Verb) -> ExitCode {
         Ok(config) => config,
         Err(code) => return code,
     };
-    let keys = match keys(arguments, &config) {
+    let keys = match keys(arguments, &config, verb) {
         Ok(keys) => keys,
         Err(error) => {
             eprintln!("{error}");
@@ -121,8 +121,13 @@ pub fn show(held: &Held) -> String {
     }
 }
 
-fn keys(arguments: &Arguments, config: &Config) -> Result<Vec<String>, String> {
+fn keys(arguments: &Arguments, config: &Config, verb: Verb) -> Result<Vec<String>, String> {
     if let Some(key) = &arguments.key {
+        let ours = format!("{}:", config.fixed.key_prefix.as_str());
+        // To look at another one does no harm.
+        if verb == Verb::Reset && !key.starts_with(&ours) {
+            return Err(format!("{key:?} is no key of Tallygate's: they begin with {ours}"));
+        }
         return Ok(vec![key.clone()]);
     }
     let names = || config.rules.policies.iter().map(|policy| policy.name.as_str()).collect::<Vec<_>>().join(", ");

@@ -99,7 +99,7 @@ fn explain_says_which_policy_which_sources_and_which_keys_and_what_they_hold() {
         "tenant   route/tenant: yields",
         "limit    only: 3 every 1m per tenant and subject",
         &format!("key {}", keys::orders("ada")),
-        "store    \"1\", expires in ",
+        "store    only: \"1\", expires in ",
     ] {
         assert!(said.contains(wanted), "{wanted} in {said}");
     }
@@ -219,13 +219,16 @@ fn a_key_of_another_making_is_shown_as_what_it_is() {
     ] {
         assert_eq!(tool.run("peek", &["--key", key]), (0, said.to_owned(), String::new()));
     }
+    let (code, _, error) = tool.run("reset", &["--key", "bare"]);
+    assert_eq!((code, error.as_str()), (64, "\"bare\" is no key of Tallygate's: they begin with rl:\n"));
+    assert_eq!(redis.get("bare").as_deref(), Some("7"), "a slip of the hand removes nothing of others");
     let (_, long, _) = tool.run("peek", &["--key", "long"]);
     assert!(long.len() < 120, "{long}");
     let (code, _, error) = tool.run("peek", &["--key", "bare", "--policy", "plans"]);
     assert!(code == 2 && error.contains("cannot be used with"), "{code} {error}");
     let embedded = Tool::with(&Setup::memory().policies(TWO_LIMITS));
     for command in ["peek", "reset"] {
-        let (code, _, error) = embedded.run(command, &["--key", "bare"]);
+        let (code, _, error) = embedded.run(command, &["--key", "rl:bare"]);
         assert!(code == 64 && error.contains("only a restart empties it"), "{error}");
     }
 }
