@@ -15,6 +15,8 @@ use crate::telemetry::metrics::Metrics;
 /// What prometheus-client writes.
 const METRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
+const NO_PAGE: &str = "no such page: there are /metrics, /livez, /readyz, /config\n";
+
 /// `ready` names each condition of readiness and tells whether it holds; `config` tells what is in use.
 pub fn pages<R, C>(metrics: Arc<Metrics>, limiter: Arc<Limiter>, ready: R, config: C) -> Router
 where
@@ -22,6 +24,7 @@ where
     C: Fn() -> String + Clone + Send + Sync + 'static,
 {
     Router::new()
+        .fallback(|| async { (StatusCode::NOT_FOUND, NO_PAGE) })
         .route("/livez", get(|| async { "alive\n" }))
         .route("/readyz", get(move || std::future::ready(readiness(&ready()))))
         .route("/config", get(move || std::future::ready(config())))

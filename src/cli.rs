@@ -23,7 +23,7 @@ use crate::telemetry::logs;
 /// Envoy asks it about each request; it counts per verified tenant and subject in Redis, and answers allowed, denied (429
 /// with an exact Retry-After) or failed (503, or a bounded local answer, by the policy's failure mode).
 #[derive(Parser)]
-#[command(name = "tallygate", version)]
+#[command(name = "tallygate", version, after_help = EXIT_CODES)]
 pub struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -59,7 +59,16 @@ struct ConfigFile {
     path: PathBuf,
 }
 
-/// Exit codes beyond success, as in sysexits.h where it has one.
+const EXIT_CODES: &str = "\
+Exit codes:
+  0   done, or the answer is yes
+  1   the answer is no: denied, not serving, warnings of doctor
+  2   the command line is wrong; 64 where it asks for what is not there
+  69  a server cannot be reached or used, or a port or socket not be had
+  70  a fault of Tallygate or of the system
+  78  the configuration is wrong, or a file that it names";
+
+/// Exit codes beyond success, as in sysexits.h where it has one. [`EXIT_CODES`] tells them.
 mod exit {
     /// The answer is no: denied, not serving.
     pub const NO: u8 = 1;
@@ -133,5 +142,15 @@ mod tests {
     #[test]
     fn the_command_line_is_sound() {
         super::Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn the_help_tells_every_exit_code() {
+        use super::exit::{CONFIG, NO, SOFTWARE, UNAVAILABLE, USAGE};
+        let help = super::Cli::command().render_long_help().to_string();
+        for code in [0, NO, 2, USAGE, UNAVAILABLE, SOFTWARE, CONFIG].map(|code| code.to_string()) {
+            let told = help.lines().any(|line| line.split([' ', ';']).any(|word| word == code));
+            assert!(told, "{code} is missing in:\n{help}");
+        }
     }
 }

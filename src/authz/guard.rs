@@ -112,7 +112,11 @@ where
             };
             metrics.guarded(class);
             if lines.is_due(class, clock::now()) {
-                tracing::error!(class = class.as_str(), "checks cannot be decided and are answered as failed");
+                tracing::error!(
+                    class = class.as_str(),
+                    remedy = remedy(class),
+                    "checks cannot be decided and are answered as failed"
+                );
             }
             Ok(encoded(response::failed_without_decision(class)))
         })
@@ -125,6 +129,16 @@ fn class_of(status: &Status) -> FailureClass {
         Code::OutOfRange => FailureClass::RequestTooLarge,
         Code::Internal | Code::InvalidArgument | Code::Unimplemented => FailureClass::Undecodable,
         _ => FailureClass::Other,
+    }
+}
+
+/// What an operator does about it, for the log.
+fn remedy(class: FailureClass) -> &'static str {
+    match class {
+        FailureClass::RequestTooLarge => "a check has more than 1 MiB: leave with_request_body out of Envoy's filter",
+        FailureClass::Undecodable => "these bytes are no check of ext_authz v3: look at who calls this port",
+        FailureClass::Panic => "a mistake of Tallygate's: report it, with the line that names its place",
+        _ => "look at the log at level debug",
     }
 }
 

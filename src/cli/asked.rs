@@ -1,4 +1,5 @@
-//! A request as an operator describes it: in short form, or as the JSON of the CheckRequest that Envoy sent.
+//! A request as an operator describes it: in short form, or as the JSON of the CheckRequest that Envoy sent. `explain` judges it,
+//! `probe` sends it.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -22,7 +23,7 @@ pub struct RequestArguments {
     #[arg(long, default_value = "GET")]
     method: String,
     /// The request's host
-    #[arg(long, default_value = "")]
+    #[arg(long, default_value = "localhost")]
     host: String,
     /// A request header
     #[arg(long, value_name = "NAME=VALUE", value_parser = super::header)]
@@ -50,17 +51,17 @@ pub struct RequestArguments {
 /// A request, owned.
 #[derive(Default)]
 pub struct Asked {
-    method: String,
-    path: String,
-    host: String,
-    headers: HashMap<String, String>,
+    pub method: String,
+    pub path: String,
+    pub host: String,
+    pub headers: HashMap<String, String>,
     /// Header lines with their exact bytes, where Envoy sent those instead.
-    lines: Vec<(String, Vec<u8>)>,
-    route: HashMap<String, String>,
-    principal: String,
-    source: Option<IpAddr>,
-    metadata: Value,
-    call: HashMap<String, String>,
+    pub lines: Vec<(String, Vec<u8>)>,
+    pub route: HashMap<String, String>,
+    pub principal: String,
+    pub source: Option<IpAddr>,
+    pub metadata: Value,
+    pub call: HashMap<String, String>,
 }
 
 impl RequestArguments {

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use super::keys::show;
+use super::keys::{show, unasked};
 use super::{ConfigFile, asked, exit, runtime};
 use crate::config::explain::limit_in_words;
 use crate::config::{Config, StoreSettings};
@@ -63,7 +63,7 @@ pub fn run(arguments: Arguments) -> ExitCode {
                 println!("limit    {}: {words}{own}{shadow}", charge.limit.name);
                 println!("         cost {}, key {}", charge.cost, charge.key.text);
             }
-            plan.charges.iter().map(|charge| charge.key.text.clone()).collect()
+            plan.charges.iter().map(|charge| (charge.limit.name.to_string(), charge.key.text.clone())).collect()
         }
         Err(unplanned) => {
             println!("verdict  {}", without_counting(policy, &unplanned));
@@ -117,7 +117,8 @@ fn without_counting(policy: &Policy, unplanned: &Unplanned<'_>) -> String {
     }
 }
 
-fn held(config: &Config, keys: &[String]) -> ExitCode {
+/// What Redis holds, for the key of each limit.
+fn held(config: &Config, keys: &[(String, String)]) -> ExitCode {
     let StoreSettings::Redis(settings) = &config.fixed.store else {
         println!("store    embedded: only the running process knows");
         return ExitCode::SUCCESS;
@@ -126,13 +127,10 @@ fn held(config: &Config, keys: &[String]) -> ExitCode {
         Ok(runtime) => runtime,
         Err(code) => return code,
     };
-    for key in keys {
+    for (limit, key) in keys {
         match runtime.block_on(peek(settings, key)) {
-            Ok(held) => println!("store    {}", show(&held)),
-            Err(error) => {
-                eprintln!("{error}");
-                return ExitCode::from(exit::UNAVAILABLE);
-            }
+            Ok(held) => println!("store    {limit}: {}", show(&held)),
+            Err(error) => return unasked(&error),
         }
     }
     ExitCode::SUCCESS

@@ -10,7 +10,7 @@ use crate::config::{Config, StoreSettings};
 use crate::decision::address::identity_bytes;
 use crate::decision::identity::{Evidence, Part, Source};
 use crate::decision::policy::Policy;
-use crate::store::redis::operator::{Held, peek, reset};
+use crate::store::redis::operator::{Held, Unasked, peek, reset};
 use crate::store::redis::settings::RedisSettings;
 
 #[derive(Args)]
@@ -67,7 +67,7 @@ pub fn run(arguments: &Arguments, verb: Verb) -> ExitCode {
         Ok(config) => config,
         Err(code) => return code,
     };
-    let keys = match keys(arguments, &config) {
+    let keys = match keys(arguments, &config, verb) {
         Ok(keys) => keys,
         Err(error) => {
             eprintln!("{error}");
@@ -88,14 +88,17 @@ pub fn run(arguments: &Arguments, verb: Verb) -> ExitCode {
     };
     match runtime.block_on(act(settings, &keys, verb)) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("{error}");
-            ExitCode::from(exit::UNAVAILABLE)
-        }
+        Err(error) => unasked(&error),
     }
 }
 
-async fn act(settings: &RedisSettings, keys: &[String], verb: Verb) -> Result<(), crate::store::StoreError> {
+/// Tells why Redis could not be asked, and what to do.
+pub fn unasked(error: &Unasked) -> ExitCode {
+    eprintln!("{error}\n-> {}", error.remedy);
+    ExitCode::from(exit::UNAVAILABLE)
+}
+
+async fn act(settings: &RedisSettings, keys: &[String], verb: Verb) -> Result<(), Unasked> {
     for key in keys {
         if verb == Verb::Reset {
             let was_there = reset(settings, key).await?;
@@ -111,20 +114,26 @@ async fn act(settings: &RedisSettings, keys: &[String], verb: Verb) -> Result<()
 pub fn show(held: &Held) -> String {
     let until = |expires_in: &Option<std::time::Duration>| match expires_in {
         Some(left) => format!("expires in {:.1} s", left.as_secs_f64()),
-        None => "has no expiry, which Tallygate never writes".to_owned(),
+        None => "no expiry".to_owned(),
     };
+    let foreign = "Tallygate never writes that, and checks of this key fail until it is reset";
     match held {
         Held::Nothing => "nothing".to_owned(),
+        Held::Text { value, expires_in: None } => format!("{value:?}, no expiry: {foreign}"),
         Held::Text { value, expires_in } => format!("{value:?}, {}", until(expires_in)),
+        Held::Units { count, expires_in: None } => format!("a log of {count} units, no expiry: {foreign}"),
         Held::Units { count, expires_in } => format!("a log of {count} units, {}", until(expires_in)),
-        Held::Foreign { kind, expires_in } => {
-            format!("a {kind}, which Tallygate never writes; it {}", until(expires_in))
-        }
+        Held::Foreign { kind, expires_in } => format!("a {kind}, {}: {foreign}", until(expires_in)),
     }
 }
 
-fn keys(arguments: &Arguments, config: &Config) -> Result<Vec<String>, String> {
+fn keys(arguments: &Arguments, config: &Config, verb: Verb) -> Result<Vec<String>, String> {
     if let Some(key) = &arguments.key {
+        let ours = format!("{}:", config.fixed.key_prefix.as_str());
+        // To look at another one does no harm.
+        if verb == Verb::Reset && !key.starts_with(&ours) {
+            return Err(format!("{key:?} is no key of Tallygate's: they begin with {ours}"));
+        }
         return Ok(vec![key.clone()]);
     }
     let names = || config.rules.policies.iter().map(|policy| policy.name.as_str()).collect::<Vec<_>>().join(", ");
@@ -154,7 +163,8 @@ fn keys(arguments: &Arguments, config: &Config) -> Result<Vec<String>, String> {
     Ok(chosen)
 }
 
-/// Evidence as an operator writes it. A source that the configuration does not have would only name a key that nobody uses.
+/// Evidence as an operator writes it. A source or an issuer that the configuration does not have would only name a key that
+/// nobody uses.
 fn given<'a>(
     part: Part,
     sources: &[Source],
@@ -162,12 +172,21 @@ fn given<'a>(
     (issuer, is_integer): (&'a str, bool),
 ) -> Result<Option<Evidence<'a>>, String> {
     let Some((kind, text)) = evidence else { return Ok(None) };
-    let of_kind: Vec<_> = sources.iter().filter(|source| source.kind() == kind).collect();
-    if of_kind.is_empty() {
+    let named: Vec<_> = sources.iter().filter(|source| source.kind() == kind).collect();
+    if named.is_empty() {
         let kinds: Vec<_> = sources.iter().map(Source::kind).collect();
         return Err(format!("{kind} is no source of identity.{}: it has {}", part.as_str(), kinds.join(", ")));
     }
-    let value = of_kind.iter().find_map(|source| source.value_of(text, is_integer)).ok_or_else(|| {
+    let accepted = |issuers: &[Box<str>]| issuers.is_empty() || issuers.iter().any(|accepted| **accepted == *issuer);
+    if !named.iter().any(|source| source.issuers().map_or(issuer.is_empty(), accepted)) {
+        let issuers: Vec<&str> =
+            named.iter().filter_map(|source| source.issuers()).flatten().map(|name| &**name).collect();
+        return Err(match issuers.as_slice() {
+            [] => format!("{kind} has no issuer: leave out --{}-issuer", part.as_str()),
+            issuers => format!("say --{}-issuer: {kind} counts only from {}", part.as_str(), issuers.join(", ")),
+        });
+    }
+    let value = named.iter().find_map(|source| source.value_of(text, is_integer)).ok_or_else(|| {
         format!("{kind} yields no such number: it has to say integers: true, and numbers are 0 to 9007199254740991")
     })?;
     Ok(Some(Evidence { kind, issuer, value }))

@@ -1,15 +1,15 @@
 //! `tallygate probe`: what a running sidecar answers, asked as Envoy asks.
 
+mod request;
 mod tls;
 
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use envoy_types::pb::envoy::service::auth::v3::attribute_context::{HttpRequest, Request};
+use envoy_types::pb::envoy::service::auth::v3::CheckResponse;
 use envoy_types::pb::envoy::service::auth::v3::authorization_client::AuthorizationClient;
 use envoy_types::pb::envoy::service::auth::v3::check_response::HttpResponse;
-use envoy_types::pb::envoy::service::auth::v3::{AttributeContext, CheckRequest, CheckResponse};
 use envoy_types::pb::google::protobuf::value::Kind;
 use tonic::transport::{Channel, ClientTlsConfig, Endpoint};
 use tonic_health::pb::HealthCheckRequest;
@@ -17,7 +17,7 @@ use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_client::HealthClient;
 
 use self::tls::TlsArguments;
-use super::{exit, pair, runtime};
+use super::{asked, exit, runtime};
 use crate::config::duration;
 
 #[derive(Args)]
@@ -26,23 +26,10 @@ pub struct Arguments {
     #[arg(long, default_value = "127.0.0.1:50051")]
     address: String,
     /// Ask for the process's health instead of a check
-    #[arg(long, conflicts_with_all = ["path", "method", "host", "header", "route"])]
+    #[arg(long, conflicts_with = "RequestArguments")]
     health: bool,
-    /// The request's path
-    #[arg(long, default_value = "/")]
-    path: String,
-    /// The request's method
-    #[arg(long, default_value = "GET")]
-    method: String,
-    /// The request's host
-    #[arg(long, default_value = "localhost")]
-    host: String,
-    /// A request header
-    #[arg(long, value_name = "NAME=VALUE", value_parser = super::header)]
-    header: Vec<(String, String)>,
-    /// A value of the route's context_extensions
-    #[arg(long, value_name = "KEY=VALUE", value_parser = pair)]
-    route: Vec<(String, String)>,
+    #[command(flatten)]
+    request: asked::RequestArguments,
     /// How long to wait for the answer
     #[arg(long, default_value = "2s", value_parser = duration::parse)]
     timeout: Duration,
@@ -57,24 +44,42 @@ pub fn run(arguments: Arguments) -> ExitCode {
     };
     match runtime.block_on(ask(arguments)) {
         Ok(code) => code,
-        Err(error) => {
-            eprintln!("{error}");
-            ExitCode::from(exit::UNAVAILABLE)
+        Err(Unasked { code, text }) => {
+            eprintln!("{text}");
+            ExitCode::from(code)
         }
     }
 }
 
-async fn ask(arguments: Arguments) -> Result<ExitCode, String> {
-    let address = arguments.address.clone();
-    let channel = connect(&address, arguments.tls.read()?, arguments.timeout)
-        .await
-        .map_err(|error| format!("no sidecar answers at {address}: {}", root_cause(&error)))?;
-    if arguments.health {
-        return health(channel).await.map_err(|status| format!("health: {}", status.message()));
+/// Why there is no answer, and the exit code for it.
+struct Unasked {
+    code: u8,
+    text: String,
+}
+
+fn usage(text: String) -> Unasked {
+    Unasked { code: exit::USAGE, text }
+}
+
+async fn ask(arguments: Arguments) -> Result<ExitCode, Unasked> {
+    let Arguments { address, health, request, timeout, tls } = arguments;
+    let request = if health { None } else { Some(request::check(request.read().map_err(usage)?).map_err(usage)?) };
+    let remedy = tls.remedy();
+    let unavailable = |text: String| Unasked { code: exit::UNAVAILABLE, text: format!("{text}\n-> {remedy}") };
+    let unreachable = |error: tonic::transport::Error| {
+        unavailable(format!("no sidecar answers at {address}: {}", root_cause(&error)))
+    };
+    let channel = connect(&address, tls.read().map_err(usage)?, timeout).await.map_err(unreachable)?;
+    let ended = |asked: &str, status: &tonic::Status| {
+        unavailable(format!("{address}: the {asked} ended with gRPC {}: {}", status.code(), status.message()))
+    };
+    match request {
+        None => is_serving(channel).await.map_err(|status| ended("question for its health", &status)),
+        Some(request) => {
+            let reply = AuthorizationClient::new(channel).check(request).await;
+            reply.map(|reply| show(&reply.into_inner())).map_err(|status| ended("check", &status))
+        }
     }
-    let asked = AuthorizationClient::new(channel).check(request(arguments)).await;
-    let reply = asked.map_err(|status| format!("the check ended with gRPC {}: {}", status.code(), status.message()))?;
-    Ok(show(&reply.into_inner()))
 }
 
 async fn connect(
@@ -99,28 +104,11 @@ fn root_cause(error: &dyn std::error::Error) -> String {
     cause.to_string()
 }
 
-async fn health(channel: Channel) -> Result<ExitCode, tonic::Status> {
+async fn is_serving(channel: Channel) -> Result<ExitCode, tonic::Status> {
     let reply = HealthClient::new(channel).check(HealthCheckRequest::default()).await?.into_inner();
     let serving = reply.status == ServingStatus::Serving as i32;
     println!("{}", if serving { "serving" } else { "not serving" });
     Ok(if serving { ExitCode::SUCCESS } else { ExitCode::from(exit::NO) })
-}
-
-fn request(arguments: Arguments) -> CheckRequest {
-    let http = HttpRequest {
-        method: arguments.method,
-        path: arguments.path,
-        host: arguments.host,
-        headers: arguments.header.into_iter().collect(),
-        ..Default::default()
-    };
-    CheckRequest {
-        attributes: Some(AttributeContext {
-            request: Some(Request { http: Some(http), ..Default::default() }),
-            context_extensions: arguments.route.into_iter().collect(),
-            ..Default::default()
-        }),
-    }
 }
 
 /// One line for the verdict and what explains it, one for each header that a client would get.

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use clap::Args;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::LevelFilter;
 
 use super::{ConfigFile, exit, runtime};
 use crate::config::Config;
@@ -19,13 +20,18 @@ pub struct Arguments {
     /// How log lines look; they go to standard error
     #[arg(long, value_enum, default_value_t = LogFormat::Text, env = "TALLYGATE_LOG_FORMAT")]
     log_format: LogFormat,
-    /// What is logged: a level, or levels by module
+    /// What is logged: error, warn, info, debug or trace, for all or by module: info,tallygate::store=debug
     #[arg(long, default_value = "info", env = "TALLYGATE_LOG", value_name = "FILTER", value_parser = filter)]
     log: Box<EnvFilter>,
 }
 
-fn filter(text: &str) -> Result<Box<EnvFilter>, tracing_subscriber::filter::ParseError> {
-    EnvFilter::try_new(text).map(Box::new)
+/// A word that is no level would be taken for a module's name and silence all others.
+fn filter(text: &str) -> Result<Box<EnvFilter>, String> {
+    let is_level = |word: &str| word.parse::<LevelFilter>().is_ok();
+    match text.split(',').map(str::trim).find(|word| !word.contains(['=', '[']) && !is_level(word)) {
+        Some(word) => Err(format!("{word:?} is no level: write error, warn, info, debug or trace, or MODULE=LEVEL")),
+        None => EnvFilter::try_new(text).map(Box::new).map_err(|error| error.to_string()),
+    }
 }
 
 pub fn run(arguments: Arguments) -> ExitCode {

@@ -2,6 +2,7 @@
 
 mod certificates;
 mod identity;
+mod path;
 mod policies;
 mod server;
 mod store;
@@ -12,6 +13,7 @@ use std::time::Duration;
 
 use self::certificates::Certificates;
 use super::reader::{Field, Findings, Problem};
+use super::words::unreadable;
 use super::{Config, Source, StoreSettings, tree};
 use crate::authz::AuthzSettings;
 use crate::authz::response::{Answers, RateLimitFields};
@@ -25,11 +27,16 @@ const LONGEST_BUDGET: Duration = Duration::from_secs(10);
 
 pub fn load(path: &Path, secret: Option<&Secret>) -> Result<Config, Vec<Problem>> {
     let whole = |text: String| vec![Problem { at: None, path: String::new(), text }];
-    let length = std::fs::metadata(path).map_err(|error| whole(format!("cannot be read: {error}")))?.len();
+    let unread = |error: std::io::Error| whole(format!("cannot be read: {}", unreadable(path, &error)));
+    let about = std::fs::metadata(path).map_err(unread)?;
+    if about.is_dir() {
+        return Err(whole("is a folder, wanted a file".to_owned()));
+    }
+    let length = about.len();
     if length > MAX_FILE_LEN {
         return Err(whole(format!("has {length} bytes, more than the {MAX_FILE_LEN} that a configuration may have")));
     }
-    let bytes = std::fs::read(path).map_err(|error| whole(format!("cannot be read: {error}")))?;
+    let bytes = std::fs::read(path).map_err(unread)?;
     let source = String::from_utf8(bytes).map_err(|error| {
         let line = 1 + error.as_bytes()[..error.utf8_error().valid_up_to()].iter().filter(|b| **b == b'\n').count();
         whole(format!("is not UTF-8, from line {line} on: save it in this encoding"))

@@ -1,4 +1,8 @@
-//! What messages say about a text that stands in the file, and which known word it was meant to be.
+//! What messages say about a text that stands in the file, and which known word it was meant to be; and about a file that cannot
+//! be read.
+
+use std::io;
+use std::path::Path;
 
 /// What stands in a message for a text that may be a secret, or somebody's name.
 pub const HIDDEN: &str = "(not repeated, it may be private)";
@@ -32,6 +36,21 @@ pub fn key(text: &str) -> String {
 pub fn is_path(text: &str) -> bool {
     let begins_as_one = ["/", "./", "../"].iter().any(|start| text.starts_with(start));
     begins_as_one && !text.contains(['=', '+', '@', ':'])
+}
+
+/// Why the file at `path` cannot be read, and what to do where the system's words do not say it. The path itself is the
+/// caller's to show or to hide.
+pub fn unreadable(path: &Path, error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::NotFound if path.is_relative() => {
+            let here = std::env::current_dir().unwrap_or_default();
+            format!("{error}: a relative path begins at the working directory, which is {}", here.display())
+        }
+        io::ErrorKind::PermissionDenied => {
+            format!("{error}: let the user that Tallygate runs as read it, and enter its folders")
+        }
+        _ => error.to_string(),
+    }
 }
 
 /// The word of `known` that `text` was most likely meant to be.
@@ -78,6 +97,17 @@ mod tests {
         for other in ["hunter2", "a/b.c", "/Xq+5/abc=", "user:pw@/x", ""] {
             assert!(!is_path(other), "{other}");
         }
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_read_is_told_with_what_to_do() {
+        let absent = io::Error::from(io::ErrorKind::NotFound);
+        let here = std::env::current_dir().unwrap();
+        let wanted = format!("working directory, which is {}", here.display());
+        assert!(unreadable(Path::new("hmac.key"), &absent).ends_with(&wanted));
+        assert_eq!(unreadable(Path::new("/hmac.key"), &absent), absent.to_string());
+        let denied = io::Error::from(io::ErrorKind::PermissionDenied);
+        assert!(unreadable(Path::new("/hmac.key"), &denied).contains("let the user that Tallygate runs as read it"));
     }
 
     #[test]

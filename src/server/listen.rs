@@ -33,13 +33,29 @@ pub enum Incoming {
     Unix(UnixListenerStream),
 }
 
-/// Why a listener could not be had.
+/// Why a listener could not be had, and what to do. The operator mends it; waiting helps only where another process is about
+/// to end.
 #[derive(Debug, thiserror::Error)]
-#[error("{setting} {address}: {source}")]
+#[error("{setting} {address}: {source}{}", remedy(source))]
 pub struct BindError {
     setting: &'static str,
     address: String,
     source: io::Error,
+}
+
+/// What to do, where the error's words do not say it.
+fn remedy(error: &io::Error) -> &'static str {
+    match error.kind() {
+        // Errors of our own say it themselves.
+        _ if error.raw_os_error().is_none() => "",
+        io::ErrorKind::AddrInUse => ": end who listens there, or choose another (ss -ltnp shows who)",
+        io::ErrorKind::AddrNotAvailable => ": no interface of this machine has the address",
+        io::ErrorKind::NotFound => ": create the socket's folder",
+        io::ErrorKind::PermissionDenied => {
+            ": choose a port above 1023, or a folder that the user whom Tallygate runs as may write to"
+        }
+        _ => "",
+    }
 }
 
 /// A socket's file, removed when the process ends in an orderly way.
@@ -103,7 +119,10 @@ fn remove_stale(path: &Path) -> io::Result<()> {
             "exists and is not a socket: remove it or choose another path",
         )),
         Ok(_) => match StdUnixStream::connect(path) {
-            Ok(_) => Err(io::Error::new(io::ErrorKind::AddrInUse, "another process answers on this socket")),
+            Ok(_) => Err(io::Error::new(
+                io::ErrorKind::AddrInUse,
+                "another process answers on this socket: end it, or choose another path",
+            )),
             Err(_) => fs::remove_file(path),
         },
     }

@@ -76,11 +76,19 @@ impl Metrics {
         let mut registry = Registry::with_prefix("tallygate");
         let by_policy = ByPolicy::register(&mut registry);
         let store_errors = Family::default();
-        registry.register("store_errors", "Checks that the store failed, by class", store_errors.clone());
+        registry.register(
+            "store_errors",
+            "Checks that the store did not decide, by class of failure",
+            store_errors.clone(),
+        );
         let guard = Family::default();
-        registry.register("guard", "Calls answered as failed before or beside a decision, by cause", guard.clone());
+        registry.register(
+            "guard",
+            "Checks answered as failed (503) without regard to a policy, by cause",
+            guard.clone(),
+        );
         let decision = Histogram::new(DECISION_BUCKETS);
-        registry.register("decision_seconds", "Time from a check's arrival to its answer", decision.clone());
+        registry.register("decision_seconds", "Seconds from a check's arrival to its answer", decision.clone());
         let mut gauge = |name: &str, help: &str| {
             let gauge = Gauge::default();
             registry.register(name, help, gauge.clone());
@@ -88,13 +96,24 @@ impl Metrics {
         };
         let store_up = gauge("store_up", "1 while checks reach the store, 0 while they fail at once");
         let store_shared = gauge("store_shared", "1 if other sidecars count in the same store, 0 if embedded");
-        let config_generation = gauge("config_generation", "Configurations taken into use since the start");
-        let config_last_reload_failed = gauge("config_last_reload_failed", "1 if the newest file was refused");
-        let local_counters = gauge("local_counters", "Counters held by the local limits of an outage");
+        let config_generation = gauge("config_generation", "Number of configurations taken into use since the start");
+        let config_last_reload_failed = gauge(
+            "config_last_reload_failed",
+            "1 if the newest configuration was refused and the one before it is in use",
+        );
+        let local_counters = gauge("local_counters", "Counters that the local limits of an outage hold now");
         let config_hash = Family::default();
-        registry.register("config_info", "1, labelled with the hash of the file in use", config_hash.clone());
+        registry.register(
+            "config_info",
+            "1, labelled with the hash of the configuration in use: equal where sidecars have the same file",
+            config_hash.clone(),
+        );
         let secret = Family::default();
-        registry.register("hmac_secret", "1, labelled with the secret's fingerprint", secret.clone());
+        registry.register(
+            "hmac_secret",
+            "1, labelled with the fingerprint of the HMAC secret: equal where sidecars count under the same keys",
+            secret.clone(),
+        );
         let certificates = Certificates::register(&mut registry);
         let refused_handshakes = Family::default();
         registry.register(

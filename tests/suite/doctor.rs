@@ -68,7 +68,7 @@ fn a_good_node_is_good() {
     let found = doctor(&url(redis.port()));
     let used = found.stdout.lines().find_map(|line| line.split_once(" uses ")).expect("it tells the memory").1;
     let used = format!("ok       NODE uses {used}");
-    assert!(used.ends_with(" of 1073741824 bytes"), "{used}");
+    assert!(used.ends_with(" of 1024 MiB"), "{used}");
     says(&found, GOOD, redis.port(), &[&version(&redis), MASTER, KEEPS, &used, MAY]);
     assert!(found.stdout.contains(" answers in "), "{}", found.stdout);
 }
@@ -104,7 +104,7 @@ fn a_replica_is_a_problem() {
     let redis = RedisServer::start();
     redis.run(&["REPLICAOF", "127.0.0.1", &ports::free().to_string()]);
     let wanted = [
-        "problem  NODE is a slave, which cannot count",
+        "problem  NODE is a replica, which cannot count",
         "         -> point store.redis at the master, or use sentinel or cluster to follow it",
     ];
     let found = doctor(&url(redis.port()));
@@ -137,7 +137,7 @@ fn what_the_user_may_not_send_is_named() {
         assert!(found.stdout.contains(&wanted), "{wanted:?} is not in:\n{}", found.stdout);
         assert_eq!(found.code, Some(code), "{}", found.stdout);
     };
-    let list = "give it the minimal list of the README";
+    let list = "allow them (docs/redis.md has the whole list)";
     user("-evalsha -zadd -time");
     told(PROBLEM, "this user may not send ZADD, TIME, EVALSHA on keys rl:*", list);
     user("+@all resetkeys ~other:*");
@@ -164,7 +164,7 @@ fn a_server_that_is_too_old_is_a_problem() {
     let stub = Stub::start();
     let port = stub.port();
     stub.inform(
-        "redis_version:6.2.14\r\nrole:master\r\nmaxmemory_policy:noeviction\r\nmaxmemory:1000\r\nused_memory:10\r\n",
+        "redis_version:6.2.14\r\nrole:master\r\nmaxmemory_policy:noeviction\r\nmaxmemory:1048576000\r\nused_memory:10000000\r\n",
     );
     says(
         &doctor(&url(port)),
@@ -175,11 +175,11 @@ fn a_server_that_is_too_old_is_a_problem() {
             "         -> use Redis 7.0 or Valkey 7.2 or later: older ones answer checks from replicas and full nodes",
             MASTER,
             KEEPS,
-            "ok       NODE uses 10 of 1000 bytes",
+            "ok       NODE uses 10 of 1000 MiB",
             MAY,
         ],
     );
-    stub.inform("valkey_version:7.2.0\r\nredis_version:7.2.4\r\nrole:master\r\nmaxmemory_policy:noeviction\r\nmaxmemory:1000\r\nused_memory:950\r\n");
+    stub.inform("valkey_version:7.2.0\r\nredis_version:7.2.4\r\nrole:master\r\nmaxmemory_policy:noeviction\r\nmaxmemory:1048576000\r\nused_memory:996000000\r\n");
     says(
         &doctor(&url(port)),
         PROBLEM,
@@ -188,7 +188,7 @@ fn a_server_that_is_too_old_is_a_problem() {
             "ok       NODE Valkey 7.2.0",
             MASTER,
             KEEPS,
-            "problem  NODE uses 950 of 1000 bytes: once full, checks fail with class oom",
+            "problem  NODE uses 950 of 1000 MiB: once full, checks fail with class oom",
             "         -> raise maxmemory, or shorten windows",
             MAY,
         ],
@@ -209,6 +209,21 @@ fn a_server_that_is_not_there_is_a_problem() {
     );
 }
 
+#[test]
+fn a_password_that_is_wanted_and_not_configured_is_told_in_a_line() {
+    let redis = RedisServer::start();
+    redis.run(&["CONFIG", "SET", "requirepass", "CANARY"]);
+    says(
+        &doctor(&url(redis.port())),
+        PROBLEM,
+        redis.port(),
+        &[
+            "problem  NODE cannot be used: the server wants a password, and none is configured (NOAUTH) (permission)",
+            "         -> check the user name, the password and its file, and the user's list in docs/redis.md",
+        ],
+    );
+}
+
 // RL-35: no password is in the output, whatever is wrong.
 #[test]
 fn a_wrong_password_is_told_and_never_shown() {
@@ -221,7 +236,7 @@ fn a_wrong_password_is_told_and_never_shown() {
         port,
         &[
             "problem  NODE cannot be used: \"WRONGPASS\": invalid username-password pair or user is disabled. (permission)",
-            "         -> check the user name, the password and its file, and the minimal list of the README",
+            "         -> check the user name, the password and its file, and the user's list in docs/redis.md",
         ],
     );
     let passwords = Passwords { nodes: Some("CANARY-of-nodes"), sentinels: Some("CANARY-of-sentinels") };

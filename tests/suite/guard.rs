@@ -37,6 +37,7 @@ fn bytes_that_are_no_check_request_are_answered_503() {
         let now = sidecar.metrics().count("tallygate_guard_total", &[("cause", "undecodable")]);
         assert_eq!(now - counted, 1, "message {n}");
     }
+    assert!(sidecar.log().contains("look at who calls this port"), "{}", sidecar.log());
     assert_eq!(client.check(&Check::of("ada")).outcome(), Outcome::Allowed, "the connection lives on");
 }
 
@@ -49,6 +50,7 @@ fn a_message_above_the_size_limit_is_answered_503() {
     let oversize = Check::of("ada").header("x-padding", &"a".repeat(5 * 1024 * 1024)).build().encode_to_vec();
     is_failed(&raw_check(&client, oversize), "request_too_large");
     assert_eq!(sidecar.metrics().count("tallygate_guard_total", &[("cause", "request_too_large")]), 1);
+    assert!(sidecar.log().contains("leave with_request_body out of Envoy's filter"), "{}", sidecar.log());
     assert_eq!(redis.keys(), [""; 0]);
     assert_eq!(client.check(&Check::of("ada")).outcome(), Outcome::Allowed, "the connection lives on");
 }

@@ -89,8 +89,11 @@ fn the_admin_port_answers_what_operators_ask_and_changes_nothing() {
     let metrics = sidecar.get("/metrics");
     assert!(metrics.one("content-type").starts_with("application/openmetrics-text"));
     assert!(metrics.text().ends_with("# EOF\n"), "whole, as that format demands");
-    assert_eq!(sidecar.get("/").status(), 404);
-    assert_eq!(sidecar.get("/quit").status(), 404);
+    for path in ["/", "/quit"] {
+        let none = sidecar.get(path);
+        assert_eq!(none.status(), 404);
+        assert_eq!(none.text(), "no such page: there are /metrics, /livez, /readyz, /config\n");
+    }
 }
 
 // RL-30

@@ -75,3 +75,20 @@ fn a_socket_goes_with_the_process_that_made_it() {
     assert!(sidecar.wait_exit(Duration::from_secs(15)).success());
     assert!(!socket.exists());
 }
+
+#[test]
+fn an_address_that_cannot_be_had_is_told_with_what_to_do() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = taken.local_addr().unwrap().to_string();
+    for (listen, remedy) in [
+        (taken.as_str(), "end who listens there, or choose another"),
+        ("203.0.113.9:50051", "no interface of this machine has the address"),
+        ("unix:/nowhere/authz.sock", "create the socket's folder"),
+    ] {
+        let dir = TempDir::new().unwrap();
+        let config = write_files(&dir, &orders().listen(listen));
+        let done = cli::run(&["serve".as_ref(), "--config".as_ref(), config.as_os_str()]);
+        let wanted = format!("cannot listen: server.listen {listen}: ");
+        assert!(done.code == Some(69) && done.stderr.contains(&wanted) && done.stderr.contains(remedy), "{done:?}");
+    }
+}

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use crate::support::answer::Outcome;
 use crate::support::check::Check;
+use crate::support::cli;
+use crate::support::redis::RedisServer;
 use crate::support::setup::Setup;
 use crate::support::wait::wait_for;
 
@@ -21,5 +23,46 @@ fn each_line_of_a_json_log_is_a_json_object() {
     let log = sidecar.log();
     for line in log.lines() {
         assert!(line.starts_with('{') && line.ends_with('}'), "not JSON: {line}\n\nin:\n{log}");
+    }
+}
+
+#[test]
+fn the_log_of_an_outage_tells_where_why_and_how_long() {
+    let mut redis = RedisServer::start();
+    let sidecar = Setup::redis(redis.port()).policy("orders", 1, "60s", "closed").start();
+    let logged = |text: &str| sidecar.log().lines().filter(|line| line.contains(text)).count();
+    redis.kill9();
+    wait_for("the outage in the log", Duration::from_secs(5), || logged("Redis cannot be used yet") == 1);
+    redis.restart();
+    wait_for("its end in the log", Duration::from_secs(5), || logged("Redis is in use") == 2);
+    let log = sidecar.log();
+    let place = format!("127.0.0.1:{}", redis.port());
+    let of_redis = log.lines().filter(|line| line.contains("\"Redis "));
+    let mut of_redis: Vec<serde_json::Value> =
+        of_redis.map(|line| serde_json::from_str(line).expect("a JSON line")).collect();
+    // A Redis that is starting may be refused for more than one reason.
+    of_redis.dedup_by_key(|line| line["message"].to_string());
+    let told: Vec<_> = of_redis.iter().map(|line| line["message"].as_str().unwrap_or_default()).collect();
+    let wanted = ["Redis is in use", "Redis is out of use", "Redis cannot be used yet", "Redis is in use"];
+    assert_eq!(told.len(), wanted.len(), "nothing more, and nothing again and again: {log}");
+    for ((line, told), wanted) in of_redis.iter().zip(told).zip(wanted) {
+        assert!(told.starts_with(wanted) && line["place"] == place.as_str(), "{line}");
+        assert_eq!(line["level"], if wanted == "Redis is in use" { "INFO" } else { "WARN" }, "{line}");
+    }
+    assert!(of_redis[0].get("out_of_use_ms").is_none(), "{}", of_redis[0]);
+    assert!(of_redis[2]["message"].as_str().is_some_and(|text| text.contains("tallygate doctor")), "{}", of_redis[2]);
+    assert!(of_redis[3]["out_of_use_ms"].as_u64().is_some_and(|ms| ms > 0), "{}", of_redis[3]);
+}
+
+// A word that is no level would silence everything: it would be taken for the name of a module.
+#[test]
+fn a_misspelt_level_is_refused() {
+    for wrong in ["warning", "info,verbose", "tallygate=loud"] {
+        let done = cli::run(&["serve", "--config", "tallygate.yaml", "--log", wrong]);
+        assert!(done.code == Some(2) && done.stderr.contains("for '--log <FILTER>'"), "{wrong}: {done:?}");
+    }
+    for right in ["warn", "INFO", "off", "info,tallygate::store=debug", "tallygate=trace,warn"] {
+        let done = cli::run(&["serve", "--config", "/nowhere/tallygate.yaml", "--log", right]);
+        assert_eq!(done.code, Some(78), "{right}: the file is missing, and nothing else is wrong: {done:?}");
     }
 }

@@ -8,6 +8,7 @@ use crate::support::answer::Outcome;
 use crate::support::check::Check;
 use crate::support::cli;
 use crate::support::keys;
+use crate::support::ports;
 use crate::support::redis::RedisServer;
 use crate::support::setup::Setup;
 use crate::support::sidecar::write_files;
@@ -98,7 +99,7 @@ fn explain_says_which_policy_which_sources_and_which_keys_and_what_they_hold() {
         "tenant   route/tenant: yields",
         "limit    only: 3 every 1m per tenant and subject",
         &format!("key {}", keys::orders("ada")),
-        "store    \"1\", expires in ",
+        "store    only: \"1\", expires in ",
     ] {
         assert!(said.contains(wanted), "{wanted} in {said}");
     }
@@ -176,6 +177,28 @@ fn each_kind_of_evidence_leads_to_the_keys_that_its_requests_count_under() {
     assert_eq!((own.len(), redis.keys()), (2, shared), "what others share stays");
 }
 
+// A key of another issuer is another key: peek would say that there is nothing, and reset remove nothing.
+#[test]
+fn an_issuer_that_the_configuration_does_not_accept_is_refused() {
+    let identity = "
+  tenant: [{ route: tenant }]
+  subject: [{ jwt: { claim: sub, issuers: [https://a.example, https://b.example] } }, { mtls: { trust_domain: td.example } }]";
+    let tool = Tool::with(&Setup::redis(9).identity(identity).policy("orders", 1, "60s", "closed"));
+    let of = |subject, issuer: &[&str]| {
+        let who = ["--policy", "orders", "--tenant", "route/tenant=acme", "--subject", subject];
+        tool.run("key", &[&who[..], issuer].concat())
+    };
+    let wanted = "say --subject-issuer: jwt/sub counts only from https://a.example, https://b.example\n";
+    for issuer in [&[][..], &["--subject-issuer", "https://c.example"]] {
+        assert_eq!(of("jwt/sub=ada", issuer), (64, String::new(), wanted.to_owned()));
+    }
+    let a = ["--subject-issuer", "https://a.example"];
+    assert_eq!(of("jwt/sub=ada", &a).0, 0);
+    assert_eq!(of("mtls=spiffe://td.example/ada", &[]).0, 0);
+    let none = "mtls has no issuer: leave out --subject-issuer\n";
+    assert_eq!(of("mtls=spiffe://td.example/ada", &a), (64, String::new(), none.to_owned()));
+}
+
 #[test]
 fn a_key_of_another_making_is_shown_as_what_it_is() {
     let redis = RedisServer::start();
@@ -184,19 +207,60 @@ fn a_key_of_another_making_is_shown_as_what_it_is() {
     redis.run(&["RPUSH", "list", "x"]);
     redis.seed("long", "x".repeat(1000), 60_000);
     for (key, said) in [
-        ("bare", "bare: \"7\", has no expiry, which Tallygate never writes\n"),
-        ("list", "list: a list, which Tallygate never writes; it has no expiry, which Tallygate never writes\n"),
+        (
+            "bare",
+            "bare: \"7\", no expiry: Tallygate never writes that, and checks of this key fail until it is reset\n",
+        ),
+        (
+            "list",
+            "list: a list, no expiry: Tallygate never writes that, and checks of this key fail until it is reset\n",
+        ),
         ("none", "none: nothing\n"),
     ] {
         assert_eq!(tool.run("peek", &["--key", key]), (0, said.to_owned(), String::new()));
     }
+    let (code, _, error) = tool.run("reset", &["--key", "bare"]);
+    assert_eq!((code, error.as_str()), (64, "\"bare\" is no key of Tallygate's: they begin with rl:\n"));
+    assert_eq!(redis.get("bare").as_deref(), Some("7"), "a slip of the hand removes nothing of others");
     let (_, long, _) = tool.run("peek", &["--key", "long"]);
     assert!(long.len() < 120, "{long}");
     let (code, _, error) = tool.run("peek", &["--key", "bare", "--policy", "plans"]);
     assert!(code == 2 && error.contains("cannot be used with"), "{code} {error}");
     let embedded = Tool::with(&Setup::memory().policies(TWO_LIMITS));
     for command in ["peek", "reset"] {
-        let (code, _, error) = embedded.run(command, &["--key", "bare"]);
+        let (code, _, error) = embedded.run(command, &["--key", "rl:bare"]);
         assert!(code == 64 && error.contains("only a restart empties it"), "{error}");
+    }
+}
+
+#[test]
+fn where_redis_cannot_be_asked_the_tools_say_which_one_and_what_to_do() {
+    let redis = RedisServer::start();
+    let port = redis.port();
+    let tool = |login: &str, port: u16| {
+        let store = format!("{{ redis: {{ url: 'redis://{login}127.0.0.1:{port}' }} }}");
+        Tool::with(&Setup::store(&store).policies(TWO_LIMITS))
+    };
+    redis.run(&["ACL", "SETUSER", "small", "on", ">pw", "~rl:*", "+hello"]);
+    let (absent, small) = (tool("", ports::free()), tool("small:pw@", port));
+    let refused = format!("127.0.0.1:{port} cannot be asked: ");
+    for (tool, command, wanted) in [
+        (&absent, "peek", "-> tallygate doctor looks closer\n"),
+        (&absent, "reset", "-> tallygate doctor looks closer\n"),
+        (&small, "peek", "-> beside what checks need, this takes a Redis user with +type, +pttl, +get and +zcard\n"),
+        (&small, "reset", "-> beside what checks need, this takes a Redis user with +del\n"),
+    ] {
+        let (code, _, error) = tool.run(command, &["--key", "rl:x"]);
+        assert!(code == 69 && error.ends_with(wanted), "{command}: {error}");
+        let place = if std::ptr::eq(tool, &small) { &refused } else { "cannot be asked: Connection refused" };
+        assert!(error.contains(place), "{command}: {error}");
+    }
+    // What the remedy names is enough.
+    redis.run(&["ACL", "SETUSER", "small", "+type", "+pttl", "+get", "+zcard", "+del"]);
+    redis.seed("rl:x", "1", 60_000);
+    redis.run(&["ZADD", "rl:z", "1", "x"]);
+    for key in ["rl:x", "rl:z"] {
+        assert_eq!(small.run("peek", &["--key", key]).0, 0, "{key}");
+        assert_eq!(small.run("reset", &["--key", key]), (0, format!("{key}: removed\n"), String::new()));
     }
 }

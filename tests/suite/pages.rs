@@ -134,13 +134,22 @@ fn every_file_of_the_pages_exists() {
 
 #[test]
 fn every_metric_of_the_pages_is_one_that_a_sidecar_has() {
-    // With a certificate, so that those metrics have a series too.
+    // With a certificate and a limit in shadow, so that those metrics have a series too.
     let tls = format!(
         "certificate_file: '{}', private_key_file: '{}'",
         pem("sidecar").display(),
         pem("sidecar-key").display()
     );
-    let sidecar = Setup::memory().policy("orders", 3, "60s", "closed").tls(&tls).start();
+    let shadow = "
+  - name: tried
+    version: 1
+    match: { path: { prefix: /tried } }
+    limits:
+      - { name: one, per: [tenant], fixed_window: { limit: 1, window: 60s } }
+      - { name: two, per: [tenant], mode: shadow, fixed_window: { limit: 1, window: 60s } }
+    on_failure: closed";
+    let setup = Setup::memory().policy("orders", 3, "60s", "closed").policies(shadow).tls(&tls);
+    let sidecar = setup.start();
     let metrics = sidecar.get("/metrics").text();
     let has = |name: &str| {
         let base = name.strip_suffix("_total").or_else(|| name.strip_suffix("_bucket")).unwrap_or(name);

@@ -15,8 +15,13 @@ use crate::support::wait::wait_for;
 
 /// A sidecar that comes as `limiter` with this password, which may hold any character.
 fn start(redis: &RedisServer, password_in_url: &str) -> Sidecar {
+    start_on(redis, password_in_url, "")
+}
+
+/// The same, in a database by its path in the URL.
+fn start_on(redis: &RedisServer, password_in_url: &str, database: &str) -> Sidecar {
     let port = redis.port();
-    let store = format!("{{ redis: {{ url: 'redis://limiter:{password_in_url}@127.0.0.1:{port}' }} }}");
+    let store = format!("{{ redis: {{ url: 'redis://limiter:{password_in_url}@127.0.0.1:{port}{database}' }} }}");
     Setup::store(&store).policy("orders", 5, "60s", "closed").start_without_store()
 }
 
@@ -32,10 +37,10 @@ fn passes(sidecar: &Sidecar) {
     });
 }
 
-/// The commands that the README tells operators to allow, and nothing else.
+/// The commands that the page on Redis tells operators to allow, and nothing else.
 fn minimal_list() -> Vec<String> {
-    let readme = include_str!("../../README.md");
-    let line = readme.lines().find(|line| line.contains("ACL SETUSER tallygate")).expect("the README has the list");
+    let page = include_str!("../../docs/redis.md");
+    let line = page.lines().find(|line| line.contains("ACL SETUSER tallygate")).expect("the page has the list");
     let words = line.split_whitespace().filter(|word| word.starts_with('+'));
     words.map(str::to_owned).collect()
 }
@@ -48,7 +53,7 @@ fn only(redis: &RedisServer, commands: &[String]) {
 const PASSWORD: &str = "p%40ss%2F%23%25%3Aword";
 
 #[test]
-fn the_readmes_minimal_list_is_enough() {
+fn the_least_that_the_page_on_redis_allows_is_enough() {
     let redis = RedisServer::start();
     only(&redis, &minimal_list());
     let sidecar = start(&redis, PASSWORD);
@@ -56,6 +61,20 @@ fn the_readmes_minimal_list_is_enough() {
     assert_eq!(redis.get(&keys::orders("ada")).as_deref(), Some("1"));
     redis.run(&["SCRIPT", "FLUSH"]);
     assert_eq!(sidecar.client().check(&Check::of("ada")).outcome(), Outcome::Allowed);
+}
+
+#[test]
+fn a_database_that_the_user_may_not_select_is_told_as_that() {
+    let redis = RedisServer::start();
+    only(&redis, &minimal_list());
+    let sidecar = start_on(&redis, PASSWORD, "/1");
+    wait_for("the refusal in the log", Duration::from_secs(5), || {
+        sidecar.log().contains("the server refuses database 1: it has fewer, or the user lacks +select")
+    });
+    user(&redis, &["+select"]);
+    passes(&sidecar);
+    let absent = start_on(&redis, PASSWORD, "/99");
+    wait_for("the other one", Duration::from_secs(5), || absent.log().contains("the server refuses database 99: "));
 }
 
 // Found before a charge is half made: no key is left without an expiry, and none is charged in part.

@@ -92,7 +92,7 @@ fn what_is_no_secret_of_32_bytes_is_refused_at_the_start() {
     let missing = check(&folder.path().join("nowhere.key"));
     assert!(missing.code == Some(78) && missing.stderr.contains("nowhere.key: No such file"), "{missing:?}");
     let directory = check(folder.path());
-    assert!(directory.code == Some(78) && directory.stderr.contains("is not a file"), "{directory:?}");
+    assert!(directory.code == Some(78) && directory.stderr.contains("is a folder, wanted a file"), "{directory:?}");
 }
 
 #[test]

@@ -25,6 +25,23 @@ pub struct TlsArguments {
 }
 
 impl TlsArguments {
+    /// What to look at where no answer came, by what was tried.
+    pub fn remedy(&self) -> &'static str {
+        match (&self.tls_ca, &self.tls_certificate) {
+            (None, _) => {
+                "check that it runs and that --address is its server.listen; where server.tls is set, say --tls-ca"
+            }
+            (Some(_), None) => {
+                "--tls-ca has to vouch for its server.tls.certificate_file; where client_ca_file is set, say --tls-certificate \
+                 and --tls-private-key; without server.tls none of them"
+            }
+            (Some(_), Some(_)) => {
+                "its log says why it refused; --tls-ca has to vouch for its server.tls.certificate_file, and client_ca_file \
+                 for --tls-certificate"
+            }
+        }
+    }
+
     /// `None` for plain HTTP/2.
     pub fn read(&self) -> Result<Option<ClientTlsConfig>, String> {
         let Some(ca) = &self.tls_ca else { return Ok(None) };

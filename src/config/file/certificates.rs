@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::path::PathBuf;
 
-use super::store::path;
+use super::path::path;
 use crate::config::reader::Field;
 use crate::store::clock;
 use crate::tls::certificate::{CertificateFile, NotAfter, Role, SOON_DAYS};

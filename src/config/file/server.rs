@@ -2,14 +2,14 @@
 
 use std::net::SocketAddr;
 use std::os::unix::ffi::OsStringExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::certificates::Certificates;
 use super::tls::{self, ServerTls};
 use crate::config::duration::shown;
 use crate::config::reader::{Field, Section};
-use crate::config::words::is_path;
+use crate::config::words::{is_path, unreadable};
 use crate::config::{Fixed, Listen, StoreSettings, UnixListen};
 use crate::decision::key::Secret;
 use crate::decision::name::Prefix;
@@ -169,8 +169,11 @@ fn read_secret(path: &str) -> Result<Vec<u8>, String> {
     const MOST: u64 = 64 * 1024;
     // Who writes the secret itself here should not find it in a log.
     let shown = if is_path(path) { path } else { "the file" };
-    let explain = |error: std::io::Error| format!("{shown}: {error}");
+    let explain = |error: std::io::Error| format!("{shown}: {}", unreadable(Path::new(path), &error));
     let about = std::fs::metadata(path).map_err(explain)?;
+    if about.is_dir() {
+        return Err(format!("{shown} is a folder, wanted a file"));
+    }
     if !about.is_file() {
         return Err(format!("{shown} is not a file"));
     }

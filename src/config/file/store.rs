@@ -1,13 +1,12 @@
 //! `store`: where counters live; for Redis where the nodes are, who we are to them, and how long we wait.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use super::certificates::Certificates;
+use super::path::path;
 use super::server::bounded;
 use crate::config::StoreSettings;
 use crate::config::reader::{Field, Section};
-use crate::config::words::is_path;
 use crate::store::redis::settings::{
     Address, Credentials, DEFAULT_TIMEOUT, Dialer, Password, RedisSettings, Tls, Topology, Url,
 };
@@ -175,17 +174,4 @@ fn server_name(text: &str) -> Result<String, &'static str> {
     let allowed = |b: u8| b.is_ascii_alphanumeric() || b".-_:".contains(&b);
     let fits = (1..=253).contains(&text.len()) && text.bytes().all(allowed);
     if fits { Ok(text.to_owned()) } else { Err("a server's name is a host name or an IP address, without a port") }
-}
-
-/// A path whose file can be read: one that cannot would only be missed at the first connection.
-pub fn path(field: &Field<'_>) -> Option<PathBuf> {
-    let text = field.nonempty()?;
-    // Who writes the password itself here should not find it in a log.
-    let shown = if is_path(text) { text } else { "the file" };
-    match std::fs::File::open(text).and_then(|file| file.metadata()) {
-        Ok(about) if about.is_dir() => field.problem(format!("{shown} is a folder, wanted a file")),
-        Ok(_) => {}
-        Err(error) => field.problem(format!("{shown}: {error}")),
-    }
-    Some(text.into())
 }

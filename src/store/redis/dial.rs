@@ -100,6 +100,15 @@ impl Dialer {
     /// the password: what is said under a code of no known meaning is not repeated.
     fn refusal(&self, error: &redis::RedisError) -> StoreError {
         let refusal = classify(error).inner;
+        if error.code() == Some("NOAUTH") && self.credentials.password.is_none() {
+            return StoreError::new(refusal.class, "the server wants a password, and none is configured (NOAUTH)");
+        }
+        // The library puts it in words of its own, without the server's code.
+        if self.database != 0 && error.to_string().starts_with("Redis server refused to switch database") {
+            let detail =
+                format!("the server refuses database {}: it has fewer, or the user lacks +select", self.database);
+            return StoreError::new(FailureClass::Permission, detail);
+        }
         if self.credentials.password.is_none() || refusal.class != FailureClass::Other {
             return refusal;
         }
@@ -110,12 +119,13 @@ impl Dialer {
 
     /// TLS on one side only shows as a silence or as odd bytes: neither tells an operator.
     fn with_suspicion(&self, error: StoreError) -> StoreError {
-        let suspicion = match (error.class, &self.tls) {
-            (FailureClass::Timeout, Some(_)) => "perhaps it does not speak TLS",
-            (FailureClass::Malformed, None) => "perhaps it wants TLS",
+        let detail = match (error.class, &self.tls) {
+            (FailureClass::Timeout, Some(_)) => format!("{}: perhaps it does not speak TLS", error.detail),
+            // What the parser says of the bytes of another protocol helps nobody.
+            (FailureClass::Malformed, None) => "this is not how Redis answers: perhaps it wants TLS".to_owned(),
             _ => return error,
         };
-        StoreError { detail: format!("{}: {suspicion}", error.detail).into(), ..error }
+        StoreError { detail: detail.into(), ..error }
     }
 
     async fn client(&self, address: &Address) -> Result<Client, StoreError> {

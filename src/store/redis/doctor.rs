@@ -60,7 +60,7 @@ impl Report {
     fn unusable(&mut self, severity: Severity, error: &StoreError) {
         let remedy = match error.class {
             FailureClass::Permission => {
-                "check the user name, the password and its file, and the minimal list of the README"
+                "check the user name, the password and its file, and the user's list in docs/redis.md"
             }
             FailureClass::Timeout => {
                 "the address answers too slowly or not at all: check network, TLS on both sides, and load"

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use tokio::sync::{Notify, Semaphore, SemaphorePermit};
+use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::connection::Connection;
@@ -97,7 +98,7 @@ impl Shared {
     fn drop_connection(&self, connection: &Arc<Connection>, why: &StoreError) {
         let before = self.slot.compare_and_swap(connection, None);
         if before.as_ref().is_some_and(|before| Arc::ptr_eq(before, connection)) {
-            tracing::warn!(address = %connection.address, class = why.class.as_str(), reason = %why.detail,
+            tracing::warn!(place = %connection.address, class = why.class.as_str(), reason = %why.detail,
                 "Redis is out of use: checks fail by their policy until it answers again");
             self.dropped.notify_one();
             self.on_loss.notify_one();
@@ -107,14 +108,17 @@ impl Shared {
     async fn supervise(&self) {
         let mut backoff = Backoff::default();
         let mut reported = None;
+        let mut lost: Option<Instant> = None;
         loop {
             match self.connect().await {
                 Ok(connection) => {
-                    tracing::info!(address = %connection.address, "Redis is in use");
+                    let out_of_use_ms = lost.map(|lost| as_ms(clock::now() - lost));
+                    tracing::info!(place = %connection.address, out_of_use_ms, "Redis is in use");
                     reported = None;
                     let (connection, since) = (Arc::new(connection), clock::now());
                     self.slot.store(Some(Arc::clone(&connection)));
                     self.watch(&connection).await;
+                    lost = Some(clock::now());
                     // A node that works for moments only must not be hammered with connections.
                     if clock::now() - since > HEARTBEAT {
                         backoff = Backoff::default();
@@ -125,7 +129,7 @@ impl Shared {
                     let told = (place, error.class);
                     if reported.as_ref() != Some(&told) {
                         tracing::warn!(place = %told.0, class = error.class.as_str(), reason = %error.detail,
-                            "Redis cannot be used yet: trying on");
+                            "Redis cannot be used yet: trying on; tallygate doctor looks closer");
                         reported = Some(told);
                     }
                     self.on_loss.notify_one();
@@ -181,6 +185,10 @@ impl Shared {
             self.drop_connection(connection, &error);
         }
     }
+}
+
+fn as_ms(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Pauses that double up to the longest, each shortened at random by up to half, so that sidecars do not return in step.

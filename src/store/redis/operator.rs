@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 
 use super::cluster::view_of;
 use super::connection::ask;
-use super::dial::Dialer;
+use super::dial::{Address, Dialer};
 use super::sentinel::Sentinels;
 use super::settings::{RedisSettings, Topology};
 use super::slot::slot_of;
@@ -39,22 +39,38 @@ pub enum Held {
     },
 }
 
+/// Why nothing is known of a key, or done to it, and at which place.
+#[derive(Debug, thiserror::Error)]
+#[error("{place} cannot be asked: {} ({})", source.detail, source.class.as_str())]
+pub struct Unasked {
+    place: String,
+    source: StoreError,
+    /// What to do.
+    pub remedy: &'static str,
+}
+
+const PEEK_NEEDS: &str = "beside what checks need, this takes a Redis user with +type, +pttl, +get and +zcard";
+const RESET_NEEDS: &str = "beside what checks need, this takes a Redis user with +del";
+
 /// Reads `key` without changing it.
-pub async fn peek(settings: &RedisSettings, key: &str) -> Result<Held, StoreError> {
-    let wire = connect(settings, key).await?;
-    let limit = settings.dialer.command_timeout;
-    let kind = text(ask(&wire, &command("TYPE", key), limit).await?);
-    let expires_in = match ask(&wire, &command("PTTL", key), limit).await? {
+pub async fn peek(settings: &RedisSettings, key: &str) -> Result<Held, Unasked> {
+    let (wire, address) = connect(settings, key).await?;
+    held(&wire, key, settings.dialer.command_timeout).await.map_err(|error| refused(&address, error, PEEK_NEEDS))
+}
+
+async fn held(wire: &MultiplexedConnection, key: &str, limit: Duration) -> Result<Held, StoreError> {
+    let kind = text(ask(wire, &command("TYPE", key), limit).await?);
+    let expires_in = match ask(wire, &command("PTTL", key), limit).await? {
         Value::Int(ms) => u64::try_from(ms).ok().map(Duration::from_millis),
         _ => None,
     };
     Ok(match kind.as_str() {
         "none" => Held::Nothing,
         "string" => {
-            let value = text(ask(&wire, &command("GET", key), limit).await?);
+            let value = text(ask(wire, &command("GET", key), limit).await?);
             Held::Text { value: value.chars().take(64).collect(), expires_in }
         }
-        "zset" => match ask(&wire, &command("ZCARD", key), limit).await? {
+        "zset" => match ask(wire, &command("ZCARD", key), limit).await? {
             Value::Int(count) => Held::Units { count, expires_in },
             _ => return Err(StoreError::new(FailureClass::Malformed, "ZCARD does not answer a number")),
         },
@@ -63,24 +79,40 @@ pub async fn peek(settings: &RedisSettings, key: &str) -> Result<Held, StoreErro
 }
 
 /// Removes `key`; whether there was one.
-pub async fn reset(settings: &RedisSettings, key: &str) -> Result<bool, StoreError> {
-    let wire = connect(settings, key).await?;
-    let removed = ask(&wire, &command("DEL", key), settings.dialer.command_timeout).await?;
-    Ok(removed == Value::Int(1))
+pub async fn reset(settings: &RedisSettings, key: &str) -> Result<bool, Unasked> {
+    let (wire, address) = connect(settings, key).await?;
+    let removed = ask(&wire, &command("DEL", key), settings.dialer.command_timeout).await;
+    removed.map(|removed| removed == Value::Int(1)).map_err(|error| refused(&address, error, RESET_NEEDS))
 }
 
-async fn connect(settings: &RedisSettings, key: &str) -> Result<MultiplexedConnection, StoreError> {
+/// A connection to the master of `key`, and where that is.
+async fn connect(settings: &RedisSettings, key: &str) -> Result<(MultiplexedConnection, Address), Unasked> {
+    let unusable = |place: String, source| Unasked { place, source, remedy: "tallygate doctor looks closer" };
     let address = match &settings.topology {
         Topology::One(address) => address.clone(),
         Topology::Sentinel { master, sentinels, dialer } => {
-            Sentinels::new(master, sentinels.clone(), Arc::new(Dialer::clone(dialer))).master().await?
+            let sentinels = Sentinels::new(master, sentinels.clone(), Arc::new(Dialer::clone(dialer)));
+            let place = format!("sentinel master {master}");
+            sentinels.master().await.map_err(|error| unusable(place, error))?
         }
         Topology::Cluster { seeds } => {
             let unknown = || StoreError::new(FailureClass::Cluster, "no node is known to serve this key's slot");
-            view_of(&settings.dialer, seeds).await?.master_of(slot_of(key)).cloned().ok_or_else(unknown)?
+            let master = match view_of(&settings.dialer, seeds).await {
+                Ok(view) => view.master_of(slot_of(key)).cloned().ok_or_else(unknown),
+                Err(error) => Err(error),
+            };
+            master.map_err(|error| unusable("the Cluster".to_owned(), error))?
         }
     };
-    settings.dialer.dial(&address, Arc::new(Notify::new())).await
+    match settings.dialer.dial(&address, Arc::new(Notify::new())).await {
+        Ok(wire) => Ok((wire, address)),
+        Err(error) => Err(unusable(address.to_string(), error)),
+    }
+}
+
+fn refused(address: &Address, source: StoreError, needs: &'static str) -> Unasked {
+    let remedy = if source.class == FailureClass::Permission { needs } else { "tallygate doctor looks closer" };
+    Unasked { place: address.to_string(), source, remedy }
 }
 
 fn command(name: &str, key: &str) -> Cmd {

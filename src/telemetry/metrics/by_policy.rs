@@ -103,12 +103,20 @@ impl ByPolicy {
         let verdicts = Family::default();
         registry.register("verdicts", "Answers by policy and verdict (policy empty: none matched)", verdicts.clone());
         let foreign = Family::default();
-        registry.register("foreign_state", "Checks that met state which the limiter did not write", foreign.clone());
+        registry.register(
+            "foreign_state",
+            "Checks that failed on a key which Tallygate did not write so, by policy and reason",
+            foreign.clone(),
+        );
         let shadow_denied = Family::default();
         let help = "Requests that passed and that a shadow limit would have refused";
         registry.register("shadow_limit_denied", help, shadow_denied.clone());
         let missing = Family::default();
-        registry.register("unidentified", "Requests without a part that their policy counts by", missing.clone());
+        registry.register(
+            "unidentified",
+            "Requests that lack a part of the identity which their policy counts by, by part and reason",
+            missing.clone(),
+        );
         let no_policy = NO_POLICY_WORDS.map(|verdict| counter(&verdicts, VerdictLabels { policy: "".into(), verdict }));
         Self { verdicts, foreign, shadow_denied, missing, in_use: ArcSwap::default(), no_policy }
     }

@@ -53,7 +53,7 @@ async fn permissions(report: &mut Report, wire: &MultiplexedConnection, limit: D
         Ok(denied) => report.add(
             Severity::Problem,
             format!("this user may not send {} on keys {prefix}:*", denied.join(", ")),
-            "give it the minimal list of the README",
+            "allow them (docs/redis.md has the whole list)",
         ),
         Err(error) => {
             return report.add(
@@ -67,8 +67,8 @@ async fn permissions(report: &mut Report, wire: &MultiplexedConnection, limit: D
         Ok(denied) if !denied.is_empty() => report.add(
             Severity::Warning,
             format!("this user may not send {}", denied.join(", ")),
-            "give it the minimal list of the README: checks do without, but send the script's text each time, or notice a \
-             replica late",
+            "allow them (docs/redis.md has the whole list): checks do without, but send the script's text each time, or \
+             notice a replica late",
         ),
         _ => {}
     }
@@ -118,6 +118,8 @@ fn version(report: &mut Report, info: &Pairs) {
 fn role(report: &mut Report, role: &str) {
     match role {
         "master" => report.good("is a master"),
+        // What Redis still calls it.
+        "slave" => self::role(report, "replica"),
         role => report.add(
             Severity::Problem,
             format!("is a {role}, which cannot count"),
@@ -146,11 +148,11 @@ fn memory(report: &mut Report, info: &Pairs) {
     } else if used > most / 10 * 9 {
         report.add(
             Severity::Problem,
-            format!("uses {used} of {most} bytes: once full, checks fail with class oom"),
+            format!("uses {} of {} MiB: once full, checks fail with class oom", mib(used), mib(most)),
             "raise maxmemory, or shorten windows",
         );
     } else {
-        report.good(format!("uses {used} of {most} bytes"));
+        report.good(format!("uses {} of {} MiB", mib(used), mib(most)));
     }
 }
 
@@ -200,6 +202,11 @@ async fn latency(report: &mut Report, wire: &MultiplexedConnection, limit: Durat
     } else {
         report.good(text);
     }
+}
+
+/// Rounded up: nothing but nothing is 0.
+fn mib(bytes: u64) -> u64 {
+    bytes.div_ceil(1024 * 1024)
 }
 
 fn ms(duration: Duration) -> f64 {
