@@ -60,6 +60,7 @@ mod suite {
     mod gallery;
     mod ghosts;
     mod guard;
+    mod handshakes;
     mod house;
     mod identity;
     mod leaks;
