@@ -12,6 +12,8 @@ use crate::server::listen::Bound;
 use crate::server::{self, Control};
 use crate::telemetry::logs::{self, LogFormat};
 
+const USUAL: &str = "info";
+
 #[derive(Args)]
 pub struct Arguments {
     #[command(flatten)]
@@ -20,12 +22,14 @@ pub struct Arguments {
     #[arg(long, value_enum, default_value_t = LogFormat::Text, env = "TALLYGATE_LOG_FORMAT")]
     log_format: LogFormat,
     /// What is logged: a level, or levels by module
-    #[arg(long, default_value = "info", env = "TALLYGATE_LOG", value_name = "FILTER", value_parser = filter)]
+    #[arg(long, default_value = USUAL, env = "TALLYGATE_LOG", value_name = "FILTER", value_parser = filter)]
     log: Box<EnvFilter>,
 }
 
+/// An environment variable that was left empty must not silence everything: that takes the word `off`.
 fn filter(text: &str) -> Result<Box<EnvFilter>, tracing_subscriber::filter::ParseError> {
-    EnvFilter::try_new(text).map(Box::new)
+    let says_nothing = text.split(',').all(|directive| directive.trim().is_empty());
+    EnvFilter::try_new(if says_nothing { USUAL } else { text }).map(Box::new)
 }
 
 pub fn run(arguments: Arguments) -> ExitCode {

@@ -87,6 +87,17 @@ fn who_may_ask_is_the_same_with_every_version_of_tls() {
     }
 }
 
+#[test]
+fn a_client_is_listed_by_its_whole_id_and_no_other_spelling() {
+    let near = [
+        "spiffe://td.example/ns/edge",
+        "spiffe://td.example/ns/edge/sa/Envoy",
+        "spiffe://td.example/ns/edge/sa/envoy-2",
+    ];
+    let sidecar = for_clients("mesh", &near).start();
+    is_refused(&sidecar, &Greeter::usual("mesh", "envoy", VERSIONS[1]), "not_allowed");
+}
+
 // Operators have one certificate at hand, and it is the server's.
 #[test]
 fn a_certificate_for_servers_only_is_no_clients_and_the_log_says_so() {
