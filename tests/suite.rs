@@ -39,6 +39,7 @@ mod suite {
     mod envoy_files;
     mod envoy_fleet;
     mod envoy_grpc;
+    mod envoy_headers;
     mod envoy_jwt;
     mod envoy_mtls;
     mod envoy_outages;
@@ -98,5 +99,6 @@ mod suite {
     mod silent_sources;
     mod store_contract;
     mod strangers;
+    mod tls_checks;
     mod windows;
 }

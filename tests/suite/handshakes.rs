@@ -75,7 +75,11 @@ fn who_may_ask_is_the_same_with_every_version_of_tls() {
     let sidecar = for_clients("mesh", &[EDGE]).start();
     for version in VERSIONS {
         let client = |name| Greeter::usual("mesh", name, version);
-        gets_in(&sidecar, &client("envoy"), "the listed one");
+        assert_eq!(
+            gets_in(&sidecar, &client("envoy"), "the listed one").authorities,
+            1,
+            "it is told whose certificate"
+        );
         is_refused(&sidecar, &client("neighbour"), "not_allowed");
         is_refused(&sidecar, &client("two-ids"), "not_allowed");
         is_refused(&sidecar, &client("expired"), "out_of_date");
@@ -84,6 +88,15 @@ fn who_may_ask_is_the_same_with_every_version_of_tls() {
         let thief = Shown { chain: &["envoy"], key: "neighbour-key" };
         is_refused(&sidecar, &Greeter::new("mesh", &thief, version, &["h2"]), "other");
         gets_in(&sidecar, &client("envoy"), "the listed one, after the others");
+    }
+    // Whoever tries again and again does not fill the log: a line a minute for each reason.
+    for reason in ["not_allowed", "out_of_date", "unknown_authority", "other"] {
+        assert_eq!(
+            sidecar.log().matches(&format!(r#""reason":"{reason}""#)).count(),
+            1,
+            "{reason}:\n{}",
+            sidecar.log()
+        );
     }
 }
 
