@@ -3,6 +3,7 @@
 //! The listeners and the shutdown signal are arguments, so that a test picks port 0. Order at the end: not ready, no new
 //! checks, in-flight checks answered, all within the drain time.
 
+mod accept;
 mod handshake;
 pub mod health;
 pub mod listen;
@@ -18,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::transport::Server;
 use tonic_health::ServingStatus;
 
+use self::accept::paced;
 use self::health::Readiness;
 use self::listen::{Bound, Incoming};
 use crate::admin;
@@ -124,13 +126,13 @@ pub async fn run(config: Config, file: PathBuf, bound: Bound, control: Control) 
     let _in_time = tokio::time::timeout(FIRST_REACH, reached(&*store)).await;
     let (incoming, _socket) = bound.incoming.split();
     let serving = match (incoming, handshakes) {
-        (Incoming::Tcp(incoming), None) => tokio::spawn(router.serve_with_incoming_shutdown(incoming, stopped)),
+        (Incoming::Tcp(incoming), None) => tokio::spawn(router.serve_with_incoming_shutdown(paced(incoming), stopped)),
         (Incoming::Tcp(incoming), Some(newest)) => {
-            let incoming = handshake::completed(incoming, newest, metrics);
+            let incoming = handshake::completed(paced(incoming), newest, metrics);
             tokio::spawn(router.serve_with_incoming_shutdown(incoming, stopped))
         }
         // The configuration refuses TLS here: the socket's mode says who may connect.
-        (Incoming::Unix(incoming), _) => tokio::spawn(router.serve_with_incoming_shutdown(incoming, stopped)),
+        (Incoming::Unix(incoming), _) => tokio::spawn(router.serve_with_incoming_shutdown(paced(incoming), stopped)),
     };
 
     readiness.set_listening(true);

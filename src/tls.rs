@@ -19,6 +19,8 @@ pub enum BadPem {
     NoCertificate,
     #[error("holds no private key in PEM form")]
     NoPrivateKey,
+    #[error("holds a private key with a passphrase, and nobody is there to type it: write the key without one")]
+    Encrypted,
     /// Of those that were found, one is not X.509.
     #[error("holds a certificate that cannot be read")]
     Unreadable,
@@ -40,5 +42,8 @@ pub fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, BadPem> 
 
 /// The first private key of a PEM file.
 pub fn private_key(pem: &[u8]) -> Result<PrivateKeyDer<'static>, BadPem> {
-    PrivateKeyDer::from_pem_slice(pem).map_err(|_| BadPem::NoPrivateKey)
+    // PKCS#8 says so in its label, the older forms in a header.
+    let is_encrypted = || pem.windows(9).any(|text| text == b"ENCRYPTED");
+    let key = PrivateKeyDer::from_pem_slice(pem);
+    key.map_err(|_| if is_encrypted() { BadPem::Encrypted } else { BadPem::NoPrivateKey })
 }

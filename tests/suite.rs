@@ -39,6 +39,7 @@ mod suite {
     mod envoy_files;
     mod envoy_fleet;
     mod envoy_grpc;
+    mod envoy_headers;
     mod envoy_jwt;
     mod envoy_mtls;
     mod envoy_outages;
@@ -60,6 +61,7 @@ mod suite {
     mod gallery;
     mod ghosts;
     mod guard;
+    mod handshakes;
     mod house;
     mod identity;
     mod leaks;
@@ -98,5 +100,6 @@ mod suite {
     mod silent_sources;
     mod store_contract;
     mod strangers;
+    mod tls_checks;
     mod windows;
 }

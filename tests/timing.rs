@@ -21,7 +21,9 @@ mod timing {
     mod cluster_network;
     mod crashes;
     mod crossed;
+    mod descriptors;
     mod envoy;
+    mod handshakes;
     mod healing;
     mod health;
     mod load;

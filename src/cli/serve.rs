@@ -13,6 +13,8 @@ use crate::server::listen::Bound;
 use crate::server::{self, Control};
 use crate::telemetry::logs::{self, LogFormat};
 
+const USUAL: &str = "info";
+
 #[derive(Args)]
 pub struct Arguments {
     #[command(flatten)]
@@ -21,17 +23,20 @@ pub struct Arguments {
     #[arg(long, value_enum, default_value_t = LogFormat::Text, env = "TALLYGATE_LOG_FORMAT")]
     log_format: LogFormat,
     /// What is logged: error, warn, info, debug or trace, for all or by module: info,tallygate::store=debug
-    #[arg(long, default_value = "info", env = "TALLYGATE_LOG", value_name = "FILTER", value_parser = filter)]
+    #[arg(long, default_value = USUAL, env = "TALLYGATE_LOG", value_name = "FILTER", value_parser = filter)]
     log: Box<EnvFilter>,
 }
 
-/// A word that is no level would be taken for a module's name and silence all others.
+/// A word that is no level would be taken for a module's name and silence all others, and so would an environment variable that
+/// was left empty: silence takes the word `off`.
 fn filter(text: &str) -> Result<Box<EnvFilter>, String> {
+    let directives = || text.split(',').map(str::trim).filter(|directive| !directive.is_empty());
     let is_level = |word: &str| word.parse::<LevelFilter>().is_ok();
-    match text.split(',').map(str::trim).find(|word| !word.contains(['=', '[']) && !is_level(word)) {
-        Some(word) => Err(format!("{word:?} is no level: write error, warn, info, debug or trace, or MODULE=LEVEL")),
-        None => EnvFilter::try_new(text).map(Box::new).map_err(|error| error.to_string()),
+    if let Some(word) = directives().find(|directive| !directive.contains(['=', '[']) && !is_level(directive)) {
+        return Err(format!("{word:?} is no level: write error, warn, info, debug or trace, or MODULE=LEVEL"));
     }
+    let chosen = if directives().next().is_none() { USUAL } else { text };
+    EnvFilter::try_new(chosen).map(Box::new).map_err(|error| error.to_string())
 }
 
 pub fn run(arguments: Arguments) -> ExitCode {

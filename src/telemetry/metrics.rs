@@ -5,7 +5,7 @@
 mod by_policy;
 mod certificates;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use prometheus_client::encoding::EncodeLabelSet;
@@ -63,6 +63,7 @@ pub struct Metrics {
     pub store_shared: Gauge,
     config_generation: Gauge,
     config_hash: Family<HashLabel, Gauge>,
+    hash_in_use: Mutex<Option<HashLabel>>,
     pub config_last_reload_failed: Gauge,
     pub local_counters: Gauge,
     secret: Family<SecretLabel, Gauge>,
@@ -130,6 +131,7 @@ impl Metrics {
             store_shared,
             config_generation,
             config_hash,
+            hash_in_use: Mutex::default(),
             config_last_reload_failed,
             local_counters,
             secret,
@@ -157,8 +159,13 @@ impl Metrics {
     /// Which configuration is in use. Sidecars with the same file show the same hash.
     pub fn set_config(&self, generation: u64, hash: &str) {
         self.config_generation.set(i64::try_from(generation).unwrap_or(i64::MAX));
-        self.config_hash.clear();
-        self.config_hash.get_or_create(&HashLabel { hash: hash.into() }).set(1);
+        let newest = HashLabel { hash: hash.into() };
+        self.config_hash.get_or_create(&newest).set(1);
+        let mut in_use = self.hash_in_use.lock().unwrap_or_else(PoisonError::into_inner);
+        // Behind it, so that no look at the metrics finds none.
+        if let Some(before) = in_use.replace(newest.clone()).filter(|before| *before != newest) {
+            self.config_hash.remove(&before);
+        }
     }
 
     pub fn set_secret_fingerprint(&self, fingerprint: &str) {

@@ -3,10 +3,12 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use rustls::pki_types::CertificateDer;
 use x509_cert::Certificate;
 use x509_cert::der::{DateTime, Decode};
 use x509_cert::ext::pkix::SubjectAltName;
 use x509_cert::ext::pkix::name::GeneralName;
+use x509_cert::time::Validity;
 
 use super::{BadPem, certificates};
 
@@ -27,6 +29,10 @@ pub enum Role {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct NotAfter(u64);
 
+/// When every certificate of a file has come into its time, in seconds since the Unix epoch. Shown as a date, in UTC.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct NotBefore(u64);
+
 /// A file with certificates, and the setting that names it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CertificateFile {
@@ -39,11 +45,7 @@ pub struct CertificateFile {
 impl NotAfter {
     /// When the certificates of a PEM file are of no use any more.
     pub fn of(pem: &[u8], role: Role) -> Result<Self, BadPem> {
-        let ends = certificates(pem)?.into_iter().map(|der| {
-            let certificate = Certificate::from_der(&der).map_err(|_| BadPem::Unreadable)?;
-            Ok(Self(certificate.tbs_certificate().validity().not_after.to_unix_duration().as_secs()))
-        });
-        let ends = ends.collect::<Result<Vec<_>, _>>()?.into_iter();
+        let ends = validities(pem)?.into_iter().map(|validity| Self(validity.not_after.to_unix_duration().as_secs()));
         let end = match role {
             Role::Chain => ends.min(),
             Role::Authorities => ends.max(),
@@ -58,12 +60,41 @@ impl NotAfter {
     }
 }
 
+impl NotBefore {
+    pub fn of(pem: &[u8]) -> Result<Self, BadPem> {
+        let starts = validities(pem)?.into_iter().map(|validity| validity.not_before.to_unix_duration().as_secs());
+        starts.max().map(Self).ok_or(BadPem::NoCertificate)
+    }
+
+    pub fn is_past(self, now: u64) -> bool {
+        self.0 <= now
+    }
+}
+
+fn validities(pem: &[u8]) -> Result<Vec<Validity>, BadPem> {
+    let read = |der: CertificateDer<'_>| {
+        let certificate = Certificate::from_der(&der).map_err(|_| BadPem::Unreadable)?;
+        Ok(*certificate.tbs_certificate().validity())
+    };
+    certificates(pem)?.into_iter().map(read).collect()
+}
+
 impl fmt::Display for NotAfter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match DateTime::from_unix_duration(std::time::Duration::from_secs(self.0)) {
-            Ok(date) => write!(f, "{:04}-{:02}-{:02}", date.year(), date.month(), date.day()),
-            Err(_) => f.write_str("the end of time"),
-        }
+        date(self.0, f)
+    }
+}
+
+impl fmt::Display for NotBefore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        date(self.0, f)
+    }
+}
+
+fn date(seconds: u64, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    match DateTime::from_unix_duration(std::time::Duration::from_secs(seconds)) {
+        Ok(date) => write!(f, "{:04}-{:02}-{:02}", date.year(), date.month(), date.day()),
+        Err(_) => f.write_str("the end of time"),
     }
 }
 
@@ -104,6 +135,16 @@ mod tests {
         assert_eq!(end.to_string(), "2021-03-04");
         assert_eq!(end.days_left(end.0 - 86_400), 1.0);
         assert_eq!(end.days_left(end.0 + 43_200), -0.5);
+    }
+
+    #[test]
+    fn a_chain_is_in_its_time_when_each_of_its_certificates_is() {
+        let (early, ca) = (pem("early"), pem("ca"));
+        let start = |pem: &[u8]| NotBefore::of(pem).unwrap();
+        assert_eq!(start(&[ca.clone(), early.clone()].concat()).to_string(), "2120-01-01");
+        assert!(start(&ca) < start(&early));
+        let (NotBefore(now), early) = (start(&early), start(&early));
+        assert!(early.is_past(now) && !early.is_past(now - 1));
     }
 
     #[test]

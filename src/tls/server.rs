@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use rustls::client::danger::HandshakeSignatureValid;
 use rustls::pki_types::{CertificateDer, UnixTime};
-use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, Error, RootCertStore, SignatureScheme};
 
 pub use rustls::ServerConfig;
@@ -66,6 +66,9 @@ pub fn server_config(material: Material<'_>) -> Result<ServerConfig, BadMaterial
     })?;
     // gRPC is HTTP/2.
     config.alpn_protocols = vec![b"h2".to_vec()];
+    // A session that is resumed skips the look at the client's certificate, which may have expired since.
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    config.send_tls13_tickets = 0;
     Ok(config)
 }
 
@@ -91,21 +94,27 @@ pub enum Refusal {
     UnknownAuthority,
     /// Expired, or not valid yet.
     OutOfDate,
+    /// A server's certificate, as a rule.
+    WrongPurpose,
     NotAllowed,
+    /// No version of TLS, cipher or protocol that both sides speak.
+    Incompatible,
     /// The client does not take our certificate.
     ByClient,
     Other,
 }
 
 impl Refusal {
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 11] = [
         Self::Timeout,
         Self::Closed,
         Self::NotTls,
         Self::NoCertificate,
         Self::UnknownAuthority,
         Self::OutOfDate,
+        Self::WrongPurpose,
         Self::NotAllowed,
+        Self::Incompatible,
         Self::ByClient,
         Self::Other,
     ];
@@ -118,9 +127,11 @@ impl Refusal {
             None => Self::Closed,
             Some(Error::InvalidMessage(_)) => Self::NotTls,
             Some(Error::NoCertificatesPresented) => Self::NoCertificate,
+            Some(Error::PeerIncompatible(_) | Error::NoApplicationProtocol) => Self::Incompatible,
             Some(Error::AlertReceived(_)) => Self::ByClient,
             Some(Error::InvalidCertificate(why)) => match why {
                 CertificateError::UnknownIssuer => Self::UnknownAuthority,
+                CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. } => Self::WrongPurpose,
                 CertificateError::ApplicationVerificationFailure => Self::NotAllowed,
                 CertificateError::Expired
                 | CertificateError::ExpiredContext { .. }
@@ -140,7 +151,9 @@ impl Refusal {
             Self::NoCertificate => "no_certificate",
             Self::UnknownAuthority => "unknown_authority",
             Self::OutOfDate => "out_of_date",
+            Self::WrongPurpose => "wrong_purpose",
             Self::NotAllowed => "not_allowed",
+            Self::Incompatible => "incompatible",
             Self::ByClient => "by_client",
             Self::Other => "other",
         }
@@ -155,7 +168,9 @@ impl Refusal {
             Self::NoCertificate => "give Envoy's cluster a client certificate",
             Self::UnknownAuthority => "the authority that signed its certificate is not in server.tls.client_ca_file",
             Self::OutOfDate => "renew its certificate, or look at the clocks",
+            Self::WrongPurpose => "its certificate is not for clients: the extended key usage lacks clientAuth",
             Self::NotAllowed => "if it may ask, write the SPIFFE ID of its certificate into server.tls.allowed_clients",
+            Self::Incompatible => "it needs TLS 1.2 or 1.3, and h2 among its alpn_protocols if it names any",
             Self::ByClient => {
                 "it does not believe server.tls.certificate_file: give it the authority and the name in it"
             }

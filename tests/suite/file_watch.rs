@@ -76,6 +76,41 @@ fn every_style_of_change_is_noticed() {
     assert_live(&sidecar, 11, "the last of five at once");
 }
 
+// RL-33: as editors, and tools that keep their files elsewhere, do it.
+#[test]
+fn what_moves_in_from_elsewhere_is_noticed_too() {
+    let sidecar = with(1).start();
+    let folder = sidecar.folder();
+    let file = folder.join("tallygate.yaml");
+    let elsewhere = folder.join("elsewhere");
+    fs::create_dir(&elsewhere).unwrap();
+
+    fs::write(elsewhere.join("tallygate.yaml"), text(&sidecar, 2)).unwrap();
+    fs::rename(elsewhere.join("tallygate.yaml"), &file).unwrap();
+    assert_live(&sidecar, 2, "renamed over from another folder");
+
+    fs::rename(&file, folder.join("tallygate.yaml~")).unwrap();
+    fs::write(&file, text(&sidecar, 3)).unwrap();
+    assert_live(&sidecar, 3, "the old one kept as a backup");
+
+    // The folder that the file lies in goes and comes back with another file, by way of a link to it.
+    let (mounted, away) = (folder.join("mounted"), folder.join("away"));
+    fs::create_dir(&mounted).unwrap();
+    fs::write(mounted.join("tallygate.yaml"), text(&sidecar, 4)).unwrap();
+    fs::remove_file(&file).unwrap();
+    symlink("mounted/tallygate.yaml", &file).unwrap();
+    assert_live(&sidecar, 4, "a link into another folder");
+    fs::rename(&mounted, &away).unwrap();
+    wait_for("the absence to be told", LIVE, || in_use(&sidecar).contains("cannot be read"));
+    assert_eq!(sidecar.client().check(&Check::of("ada")).outcome(), Outcome::Allowed, "the rules stay");
+    let generation = sidecar.generation();
+    fs::rename(&away, &mounted).unwrap();
+    wait_for("the return", LIVE, || in_use(&sidecar).contains("last error none"));
+    assert_eq!(sidecar.generation(), generation, "what came back is what is in use");
+    fs::write(mounted.join("tallygate.yaml"), text(&sidecar, 5)).unwrap();
+    assert_live(&sidecar, 5, "written in the folder that came back");
+}
+
 #[test]
 fn a_change_in_the_moment_of_the_start_is_not_missed() {
     for round in 0..5 {
@@ -103,6 +138,8 @@ fn a_touch_is_no_change_and_a_half_written_file_takes_nothing_away() {
     assert_eq!(client.check(&Check::of("ada")).metadata("remaining"), "6", "and the counters live on");
 
     sidecar.rewrite(&with(9));
+    let touched = fs::File::options().write(true).open(sidecar.folder().join("tallygate.yaml")).unwrap();
+    touched.set_modified(std::time::SystemTime::now() + Duration::from_secs(60)).unwrap();
     thread::sleep(Duration::from_secs(2)); // four looks: long enough for a change that must not come
     assert_eq!(generation(), 2);
 }

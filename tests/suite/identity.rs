@@ -1,11 +1,18 @@
 //! Only verified evidence counts, and each kind has its own keys (P9). The keys are worked out from their description,
 //! so these tests also hold what goes into them.
 
+use std::time::Duration;
+
+use envoy_types::pb::envoy::config::core::v3::Metadata;
+use envoy_types::pb::envoy::service::auth::v3::CheckResponse;
 use envoy_types::pb::google::protobuf::value::Kind;
 use envoy_types::pb::google::protobuf::{ListValue, Struct, Value};
 
-use crate::support::answer::Outcome;
+use prost::Message;
+
+use crate::support::answer::{Answer, Outcome};
 use crate::support::check::Check;
+use crate::support::grpc::CHECK;
 use crate::support::keys::{self, Part};
 use crate::support::redis::RedisServer;
 use crate::support::setup::Setup;
@@ -109,6 +116,33 @@ fn a_claim_that_is_not_at_its_place_is_absent() {
         orders(),
     ];
     nobody(&redis, &sidecar, &cases);
+}
+
+// RL-16: what stands where the token's payload should be is no payload.
+#[test]
+fn metadata_without_a_payload_is_nobody() {
+    let (redis, sidecar) = subject_from("{ jwt: { claim: sub } }");
+    let fields = |name: &str, kind| Struct { fields: [(name.to_owned(), Value { kind: Some(kind) })].into() };
+    let payload = || Kind::StructValue(fields("sub", Kind::StringValue("ada".into())));
+    let jwt_authn = "envoy.filters.http.jwt_authn";
+    for (namespace, found) in [
+        (jwt_authn, Struct::default()),
+        (jwt_authn, fields("jwt_payload", Kind::StructValue(Struct::default()))),
+        (jwt_authn, fields("jwt_payload", Kind::StringValue("ada".into()))),
+        (jwt_authn, fields("jwt_payload", Kind::NullValue(0))),
+        (jwt_authn, fields("other_payload", payload())),
+        (jwt_authn, fields("sub", Kind::StringValue("ada".into()))),
+        ("envoy.filters.http.lua", fields("jwt_payload", payload())),
+    ] {
+        let mut request = orders().build();
+        let filter_metadata = [(namespace.to_owned(), found)].into();
+        let attributes = request.attributes.as_mut().unwrap();
+        attributes.metadata_context = Some(Metadata { filter_metadata, ..Default::default() });
+        let reply = sidecar.client().raw(CHECK, request.encode_to_vec()).unwrap();
+        let answer = Answer { message: CheckResponse::decode(&*reply).unwrap(), took: Duration::ZERO };
+        assert_eq!(answer.outcome(), Outcome::Unauthorized, "{namespace}: {:?}", request.attributes);
+    }
+    assert_eq!(redis.keys(), [""; 0]);
 }
 
 // RL-16: exact, apart from texts, and only where the operator said so.

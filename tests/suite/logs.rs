@@ -5,9 +5,70 @@ use std::time::Duration;
 use crate::support::answer::Outcome;
 use crate::support::check::Check;
 use crate::support::cli;
+use crate::support::http;
+use crate::support::ports;
+use crate::support::process::Process;
 use crate::support::redis::RedisServer;
 use crate::support::setup::Setup;
+use crate::support::sidecar::write_files;
 use crate::support::wait::wait_for;
+
+/// What a sidecar writes from its start to its end under these directives, some of them in variables that are not its own.
+fn written(arguments: &[&str], environment: &[(&str, &str)]) -> String {
+    let dir = tempfile::TempDir::with_prefix("tallygate-").unwrap();
+    let admin = format!("127.0.0.1:{}", ports::free());
+    let config = write_files(&dir, &Setup::memory().policy("orders", 1, "60s", "closed"));
+    // Without a log nobody tells where it listens.
+    let text = std::fs::read_to_string(&config).unwrap();
+    std::fs::write(
+        &config,
+        text.replace("admin: { listen: '127.0.0.1:0' }", &format!("admin: {{ listen: '{admin}' }}")),
+    )
+    .unwrap();
+    let mut command = cli::command(&[&["serve", "--config", config.to_str().unwrap()], arguments].concat());
+    let process = Process::spawn(command.envs(environment.iter().copied()));
+    wait_for("the sidecar to be ready", Duration::from_secs(10), || {
+        http::try_get(&admin, "/readyz").is_ok_and(|response| response.status() == 200)
+    });
+    process.signal("TERM");
+    process.finish(Duration::from_secs(15)).stderr
+}
+
+#[test]
+fn what_is_logged_is_what_the_directives_say_and_silence_takes_the_word_off() {
+    for (directives, has_warnings, has_news) in [
+        ("off", false, false),
+        ("tallygate=off", false, false),
+        ("h2=trace", false, false),
+        ("error", false, false),
+        ("warn", true, false),
+        ("INFO", true, true),
+        ("trace", true, true),
+        ("tallygate=trace,h2=trace", true, true),
+        ("off,tallygate::server=info", true, true),
+        // Nothing said: as if it were not there.
+        ("", true, true),
+        (" , ", true, true),
+    ] {
+        let found = |text: &str| (text.contains(" WARN "), text.contains("listening"));
+        let by_option = written(&["--log", directives], &[]);
+        assert_eq!(found(&by_option), (has_warnings, has_news), "{directives:?}: {by_option}");
+        let by_variable = written(&[], &[("TALLYGATE_LOG", directives), ("RUST_LOG", "off")]);
+        assert_eq!(found(&by_variable), (has_warnings, has_news), "{directives:?}: {by_variable}");
+        assert!(has_warnings || by_option.is_empty(), "{directives:?}: {by_option}");
+    }
+    let usual = written(&[], &[("RUST_LOG", "off")]);
+    assert!(usual.contains("listening"), "a variable of other programs has no say: {usual}");
+}
+
+#[test]
+fn a_directive_that_means_nothing_is_refused_with_what_is_known() {
+    for directives in ["tallygate=loud", "a=b=c", "info,h2=9x", "[{"] {
+        let done = cli::run(&["serve", "--config", "tallygate.yaml", "--log", directives]);
+        assert_eq!(done.code, Some(2), "{directives:?}: {done:?}");
+        assert!(done.stderr.contains("--log <FILTER>") && done.stderr.contains(directives), "{done:?}");
+    }
+}
 
 #[test]
 fn each_line_of_a_json_log_is_a_json_object() {

@@ -10,6 +10,7 @@ pub mod check;
 pub mod cli;
 pub mod cluster;
 pub mod envoy;
+pub mod greeting;
 pub mod grpc;
 pub mod http;
 pub mod http2;

@@ -18,7 +18,7 @@ const MIB: u64 = 1024 * 1024;
 const LOCAL: &str = "{ open: { per: [tenant, subject], fixed_window: { limit: 2, window: 60s } } }";
 
 /// Resident memory in bytes.
-fn resident(sidecar: &Sidecar) -> u64 {
+pub fn resident(sidecar: &Sidecar) -> u64 {
     let text = fs::read_to_string(format!("/proc/{}/status", sidecar.pid())).expect("it is running");
     let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("Linux tells it");
     let kilobytes: u64 = line.trim().trim_end_matches(" kB").parse().expect("a number of kB");
@@ -26,7 +26,7 @@ fn resident(sidecar: &Sidecar) -> u64 {
 }
 
 /// Open sockets, files and pipes.
-fn descriptors(sidecar: &Sidecar) -> usize {
+pub fn descriptors(sidecar: &Sidecar) -> usize {
     fs::read_dir(format!("/proc/{}/fd", sidecar.pid())).expect("it is running").count()
 }
 

@@ -11,6 +11,7 @@ use crate::support::ports;
 use crate::support::proxy::{Fault, FaultProxy};
 use crate::support::redis::RedisServer;
 use crate::support::setup::Setup;
+use crate::support::tls::pem;
 use crate::timing::stall::StallProbe;
 
 /// The default decision budget.
@@ -117,20 +118,22 @@ fn a_redis_that_hangs_delays_nobody_beyond_the_budget() {
 #[test]
 fn a_check_is_answered_before_its_grpc_timeout_ends() {
     let stall = StallProbe::start();
-    let redis = RedisServer::start();
-    let sidecar = setup(redis.port()).start();
-    let client = sidecar.client();
-    assert_eq!(client.check(&Check::of("before")).outcome(), Outcome::Allowed);
-    redis.pause();
-    for ms in [200, 100, 50] {
-        // A connection is given up after some time-outs, and then checks fail at once: the first is the hard one.
-        match client.check_within(&Check::of("ada"), Duration::from_millis(ms)) {
-            Ok(answer) => assert_eq!(answer.outcome(), Outcome::Failed, "{ms} ms"),
-            // The sidecar keeps 15 ms for the way back. A machine that stalls for most of that proves nothing.
-            Err(status) => assert!(stall.longest() > Duration::from_millis(10), "{ms} ms: {status:?}"),
+    // A connection is given up after some time-outs, and then checks fail at once: the first is the hard one.
+    for order in [[200, 100, 50], [50, 100, 200]] {
+        let redis = RedisServer::start();
+        let sidecar = setup(redis.port()).start();
+        let client = sidecar.client();
+        assert_eq!(client.check(&Check::of("before")).outcome(), Outcome::Allowed);
+        redis.pause();
+        for ms in order {
+            match client.check_within(&Check::of("ada"), Duration::from_millis(ms)) {
+                Ok(answer) => assert_eq!(answer.outcome(), Outcome::Failed, "{ms} ms"),
+                // The sidecar keeps 15 ms for the way back. A machine that stalls for most of that proves nothing.
+                Err(status) => assert!(stall.longest() > Duration::from_millis(10), "{ms} ms: {status:?}"),
+            }
         }
+        redis.resume();
     }
-    redis.resume();
 }
 
 // A slow Redis that still answers in time is no outage.
@@ -146,4 +149,20 @@ fn a_redis_that_takes_a_tenth_of_a_second_still_decides() {
     for answer in one_by_one(&client, &Check::of("ada"), 5) {
         assert_eq!(answer.outcome(), Outcome::Allowed, "{}", answer.metadata("reason"));
     }
+}
+
+// TLS is one more reason to wait, and none to wait longer.
+#[test]
+fn a_redis_that_hangs_delays_nobody_beyond_the_budget_over_tls_either() {
+    let stall = StallProbe::start();
+    let redis = RedisServer::start();
+    let [chain, key, ca] = ["sidecar", "sidecar-key", "mesh"].map(|name| pem(name).display().to_string());
+    let tls = format!("certificate_file: '{chain}', private_key_file: '{key}', client_ca_file: '{ca}'");
+    let sidecar = setup(redis.port()).tls(&tls).start();
+    let client = Client::over_tls(sidecar.grpc(), "mesh", Some("envoy")).expect("one of the mesh");
+    assert_eq!(client.check(&Check::of("before")).outcome(), Outcome::Allowed);
+    redis.pause();
+    holds_in_the_outage(&client, &stall);
+    answers_at_once(&client, &stall);
+    redis.resume();
 }

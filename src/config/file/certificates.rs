@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use super::path::path;
 use crate::config::reader::Field;
 use crate::store::clock;
-use crate::tls::certificate::{CertificateFile, NotAfter, Role, SOON_DAYS};
+use crate::tls::certificate::{CertificateFile, NotAfter, NotBefore, Role, SOON_DAYS};
 use crate::tls::private_key;
 
 /// Those that were read so far.
@@ -28,7 +28,17 @@ impl Certificates {
                 return None;
             }
         };
-        let left = not_after.days_left(clock::unix_seconds());
+        let now = clock::unix_seconds();
+        // Of authorities nobody asks since when.
+        if role == Role::Chain
+            && let Ok(start) = NotBefore::of(&bytes)
+            && !start.is_past(now)
+        {
+            field.warning(format!(
+                "{shown} is not valid before {start}: until then nobody takes it; is the clock right?"
+            ));
+        }
+        let left = not_after.days_left(now);
         if left < 0.0 {
             field.warning(format!("{shown} has expired on {not_after}: renew it"));
         } else if left < SOON_DAYS {

@@ -24,8 +24,8 @@ signed() {
     rm "$1.csr" "$1.ext"
 }
 
-# NAME AUTHORITY: good for everything, until 2021-03-04.
-expired() {
+# NAME AUTHORITY FROM TO: good for everything, between these times.
+dated() {
     new_key "$1"
     openssl req -new -key "$1-key.pem" -subj "/CN=$1" -out "$1.csr"
     mkdir "$1.ca" && : > "$1.ca/index.txt"
@@ -47,7 +47,7 @@ expired() {
 	subjectAltName = IP:127.0.0.1, URI:spiffe://td.example/ns/edge/sa/envoy
 	END
     openssl ca -batch -notext -config "$1.ca/config" -cert "$2.pem" -keyfile "$2-key.pem" \
-        -startdate 20210101000000Z -enddate 20210304000000Z -in "$1.csr" -out "$1.pem"
+        -startdate "$3" -enddate "$4" -in "$1.csr" -out "$1.pem"
     rm -r "$1.csr" "$1.ca"
 }
 
@@ -64,7 +64,7 @@ signed sidecar-renewed mesh serverAuth IP:127.0.0.1
 signed envoy mesh clientAuth URI:spiffe://td.example/ns/edge/sa/envoy
 signed neighbour mesh clientAuth URI:spiffe://td.example/ns/shop/sa/web
 signed two-ids mesh clientAuth URI:spiffe://td.example/ns/edge/sa/envoy,URI:spiffe://td.example/ns/shop/sa/web
-expired expired mesh
+dated expired mesh 20210101000000Z 20210304000000Z
 
 # Workloads with SPIFFE IDs. One authority may know several trust domains, and sign a certificate with names of both.
 authority workloads
@@ -82,5 +82,36 @@ signed mesh-orders istio serverAuth URI:spiffe://cluster.local/ns/orders/sa/orde
 signed mesh-shop istio clientAuth URI:spiffe://cluster.local/ns/shop/sa/web
 signed mesh-jobs istio clientAuth URI:spiffe://cluster.local/ns/jobs/sa/batch
 signed mesh-foreign istio clientAuth URI:spiffe://elsewhere.example/ns/shop/sa/web
+
+# Keys of other kinds, an authority that signs through another one, and a certificate whose time has not come.
+new_key_of() { openssl genpkey -quiet -algorithm "$2" -out "$1-key.pem"; }
+
+# NAME KIND: a client and a server for its address, by `edge`, with a key of that kind.
+of_kind() {
+    new_key_of "$1" "$2"
+    sign "$1" edge "extendedKeyUsage=serverAuth,clientAuth" "subjectAltName=IP:127.0.0.1,URI:spiffe://edge.example/$1"
+}
+
+# NAME AUTHORITY EXTENSION...: for the key that is there.
+sign() {
+    name=$1 by=$2
+    shift 2
+    openssl req -new -key "$name-key.pem" -subj "/CN=$name" -out "$name.csr"
+    printf '%s\n' "$@" > "$name.ext"
+    openssl x509 -req -in "$name.csr" -CA "$by.pem" -CAkey "$by-key.pem" -CAcreateserial -days $DAYS \
+        -extfile "$name.ext" -out "$name.pem"
+    rm "$name.csr" "$name.ext"
+}
+
+authority edge
+of_kind edge-rsa RSA
+of_kind edge-ed25519 ED25519
+new_key issuing
+sign issuing edge basicConstraints=critical,CA:TRUE keyUsage=critical,keyCertSign
+new_key edge-issued
+sign edge-issued issuing extendedKeyUsage=serverAuth,clientAuth \
+    "subjectAltName=IP:127.0.0.1,URI:spiffe://edge.example/issued"
+dated early edge 21200101000000Z 21250101000000Z
+openssl pkey -in edge-ed25519-key.pem -aes256 -passout pass:unused -out edge-locked-key.pem
 # What is signed is signed.
-rm -f ca-key.pem other-ca-key.pem mesh-key.pem workloads-key.pem forger-key.pem istio-key.pem ./*.srl
+rm -f ca-key.pem other-ca-key.pem mesh-key.pem workloads-key.pem forger-key.pem istio-key.pem edge-key.pem issuing-key.pem ./*.srl
