@@ -1,5 +1,8 @@
 //! The command line: one file a command.
 
+#[macro_use]
+mod output;
+
 mod asked;
 mod check_config;
 mod doctor;
@@ -105,13 +108,9 @@ impl ConfigFile {
 }
 
 fn refused(invalid: &Invalid) -> ExitCode {
-    eprintln!("{invalid}");
+    tell!("{invalid}");
     let count = invalid.problems.len();
-    eprintln!(
-        "{count} problem{} in {}: nothing was started",
-        if count == 1 { "" } else { "s" },
-        invalid.file.display()
-    );
+    tell!("{count} problem{} in {}: nothing was started", if count == 1 { "" } else { "s" }, invalid.file.display());
     ExitCode::from(exit::CONFIG)
 }
 
@@ -119,7 +118,7 @@ fn refused(invalid: &Invalid) -> ExitCode {
 fn runtime() -> Result<tokio::runtime::Runtime, ExitCode> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     runtime.map_err(|error| {
-        eprintln!("cannot start: {error}");
+        tell!("cannot start: {error}");
         ExitCode::from(exit::SOFTWARE)
     })
 }

@@ -24,6 +24,12 @@
 //! from one limit), *take* (charge all or none), *admission* (the store's answer), *verdict* (the request's answer),
 //! *failure mode* (what *failed* becomes).
 
+#![warn(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "they panic when the reader has left: say! and tell! do not"
+)]
+
 pub mod admin;
 pub mod authz;
 pub mod cli;

@@ -20,13 +20,13 @@ pub fn run(arguments: &Arguments) -> ExitCode {
     match arguments.config.load() {
         Ok(config) => {
             for warning in &config.warnings {
-                eprintln!("warning: {}", line(&arguments.config.path, warning));
+                tell!("warning: {}", line(&arguments.config.path, warning));
             }
             let count = config.rules.policies.len();
             let plural = if count == 1 { "policy" } else { "policies" };
-            println!("{}: valid, {count} {plural}", arguments.config.path.display());
+            say!("{}: valid, {count} {plural}", arguments.config.path.display());
             if arguments.explain {
-                print!("\n{}", explain::page(&config.rules));
+                say!("\n{}", explain::page(&config.rules).trim_end());
             }
             ExitCode::SUCCESS
         }

@@ -30,7 +30,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
             };
             findings.extend(runtime.block_on(examine(settings, config.fixed.key_prefix.as_str())));
         }
-        StoreSettings::Memory { .. } => println!("ok       the embedded store has nothing to look at"),
+        StoreSettings::Memory { .. } => say!("ok       the embedded store has nothing to look at"),
     }
     for finding in &findings {
         let word = match finding.severity {
@@ -38,9 +38,9 @@ pub fn run(arguments: &Arguments) -> ExitCode {
             Severity::Warning => "warning",
             Severity::Problem => "problem",
         };
-        println!("{word:8} {} {}", finding.place, finding.text);
+        say!("{word:8} {} {}", finding.place, finding.text);
         if !finding.remedy.is_empty() {
-            println!("         -> {}", finding.remedy);
+            say!("         -> {}", finding.remedy);
         }
     }
     match findings.iter().map(|finding| finding.severity).max() {

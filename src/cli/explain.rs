@@ -35,38 +35,38 @@ pub fn run(arguments: Arguments) -> ExitCode {
     let asked = match arguments.request.read() {
         Ok(asked) => asked,
         Err(error) => {
-            eprintln!("{error}");
+            tell!("{error}");
             return ExitCode::from(exit::USAGE);
         }
     };
     let request = asked.attributes();
     let Some(policy) = policy(&config, &request) else { return ExitCode::SUCCESS };
     if policy.mode == Mode::Off {
-        println!("verdict  allowed: the policy is off, so nothing is counted");
+        say!("verdict  allowed: the policy is off, so nothing is counted");
         return ExitCode::SUCCESS;
     }
     for part in [Part::Tenant, Part::Subject, Part::Address].into_iter().filter(|part| policy.counts_by(*part)) {
         for (kind, answer) in config.rules.identity.trace(part, &request) {
             let answer = answer.map_or_else(|missing| missing.as_str(), |()| "yields");
-            println!("{:8} {kind}: {answer}", part.as_str());
+            say!("{:8} {kind}: {answer}", part.as_str());
         }
     }
     let keys = match policy.plan(&config.rules.identity, &request) {
         Ok(plan) => {
             if let Some(missing) = plan.stranger {
-                println!("stranger without a {}, counted by address", missing.part.as_str());
+                say!("stranger without a {}, counted by address", missing.part.as_str());
             }
             for charge in &plan.charges {
                 let own = if charge.algorithm == charge.limit.algorithm { "" } else { ", by an override" };
                 let shadow = if charge.role == Role::Shadow { " (shadow: never refuses)" } else { "" };
                 let words = limit_in_words(charge.limit, &charge.algorithm);
-                println!("limit    {}: {words}{own}{shadow}", charge.limit.name);
-                println!("         cost {}, key {}", charge.cost, charge.key.text);
+                say!("limit    {}: {words}{own}{shadow}", charge.limit.name);
+                say!("         cost {}, key {}", charge.cost, charge.key.text);
             }
             plan.charges.iter().map(|charge| (charge.limit.name.to_string(), charge.key.text.clone())).collect()
         }
         Err(unplanned) => {
-            println!("verdict  {}", without_counting(policy, &unplanned));
+            say!("verdict  {}", without_counting(policy, &unplanned));
             Vec::new()
         }
     };
@@ -78,17 +78,17 @@ fn policy<'c>(config: &'c Config, request: &Attributes<'_>) -> Option<&'c Policy
     let candidate = Candidate::new(request);
     for policy in &config.rules.policies {
         match policy.matcher.mismatch(&candidate) {
-            Ok(Some(why)) => println!("policy   {}: no, {}", policy.name, why.as_str()),
+            Ok(Some(why)) => say!("policy   {}: no, {}", policy.name, why.as_str()),
             Ok(None) => {
-                println!("policy   {} v{}: yes ({})", policy.name, policy.version.get(), policy.mode.as_str());
+                say!("policy   {} v{}: yes ({})", policy.name, policy.version.get(), policy.mode.as_str());
                 return Some(policy);
             }
-            Err(_) => println!("policy   {}: the path can be read in two ways", policy.name),
+            Err(_) => say!("policy   {}: the path can be read in two ways", policy.name),
         }
     }
     match config.rules.find(request) {
-        Found::AmbiguousPath => println!("verdict  denied (403): the path can be read in two ways"),
-        _ => println!("verdict  {}: no policy matches", answered(config.rules.unmatched)),
+        Found::AmbiguousPath => say!("verdict  denied (403): the path can be read in two ways"),
+        _ => say!("verdict  {}: no policy matches", answered(config.rules.unmatched)),
     }
     None
 }
@@ -120,7 +120,7 @@ fn without_counting(policy: &Policy, unplanned: &Unplanned<'_>) -> String {
 /// What Redis holds, for the key of each limit.
 fn held(config: &Config, keys: &[(String, String)]) -> ExitCode {
     let StoreSettings::Redis(settings) = &config.fixed.store else {
-        println!("store    embedded: only the running process knows");
+        say!("store    embedded: only the running process knows");
         return ExitCode::SUCCESS;
     };
     let runtime = match runtime() {
@@ -129,7 +129,7 @@ fn held(config: &Config, keys: &[(String, String)]) -> ExitCode {
     };
     for (limit, key) in keys {
         match runtime.block_on(peek(settings, key)) {
-            Ok(held) => println!("store    {limit}: {}", show(&held)),
+            Ok(held) => say!("store    {limit}: {}", show(&held)),
             Err(error) => return unasked(&error),
         }
     }

@@ -70,16 +70,16 @@ pub fn run(arguments: &Arguments, verb: Verb) -> ExitCode {
     let keys = match keys(arguments, &config, verb) {
         Ok(keys) => keys,
         Err(error) => {
-            eprintln!("{error}");
+            tell!("{error}");
             return ExitCode::from(exit::USAGE);
         }
     };
     if verb == Verb::Print {
-        keys.iter().for_each(|key| println!("{key}"));
+        keys.iter().for_each(|key| say!("{key}"));
         return ExitCode::SUCCESS;
     }
     let StoreSettings::Redis(settings) = &config.fixed.store else {
-        eprintln!("the embedded store lives in the running process: only a restart empties it");
+        tell!("the embedded store lives in the running process: only a restart empties it");
         return ExitCode::from(exit::USAGE);
     };
     let runtime = match runtime() {
@@ -94,7 +94,7 @@ pub fn run(arguments: &Arguments, verb: Verb) -> ExitCode {
 
 /// Tells why Redis could not be asked, and what to do.
 pub fn unasked(error: &Unasked) -> ExitCode {
-    eprintln!("{error}\n-> {}", error.remedy);
+    tell!("{error}\n-> {}", error.remedy);
     ExitCode::from(exit::UNAVAILABLE)
 }
 
@@ -102,9 +102,9 @@ async fn act(settings: &RedisSettings, keys: &[String], verb: Verb) -> Result<()
     for key in keys {
         if verb == Verb::Reset {
             let was_there = reset(settings, key).await?;
-            println!("{key}: {}", if was_there { "removed" } else { "was not there" });
+            say!("{key}: {}", if was_there { "removed" } else { "was not there" });
         } else {
-            println!("{key}: {}", show(&peek(settings, key).await?));
+            say!("{key}: {}", show(&peek(settings, key).await?));
         }
     }
     Ok(())

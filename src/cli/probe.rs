@@ -45,7 +45,7 @@ pub fn run(arguments: Arguments) -> ExitCode {
     match runtime.block_on(ask(arguments)) {
         Ok(code) => code,
         Err(Unasked { code, text }) => {
-            eprintln!("{text}");
+            tell!("{text}");
             ExitCode::from(code)
         }
     }
@@ -107,7 +107,7 @@ fn root_cause(error: &dyn std::error::Error) -> String {
 async fn is_serving(channel: Channel) -> Result<ExitCode, tonic::Status> {
     let reply = HealthClient::new(channel).check(HealthCheckRequest::default()).await?.into_inner();
     let serving = reply.status == ServingStatus::Serving as i32;
-    println!("{}", if serving { "serving" } else { "not serving" });
+    say!("{}", if serving { "serving" } else { "not serving" });
     Ok(if serving { ExitCode::SUCCESS } else { ExitCode::from(exit::NO) })
 }
 
@@ -119,7 +119,7 @@ fn show(reply: &CheckResponse) -> ExitCode {
             (no.status.as_ref().map_or(403, |status| status.code), &no.headers)
         }
         None => {
-            println!("the sidecar sent an empty answer");
+            say!("the sidecar sent an empty answer");
             return ExitCode::from(exit::SOFTWARE);
         }
     };
@@ -131,9 +131,9 @@ fn show(reply: &CheckResponse) -> ExitCode {
         Some(Kind::NumberValue(number)) => format!("{name}={number}"),
         _ => (*name).clone(),
     });
-    println!("HTTP {status} {}", facts.collect::<Vec<_>>().join(" "));
+    say!("HTTP {status} {}", facts.collect::<Vec<_>>().join(" "));
     for header in headers.iter().filter_map(|option| option.header.as_ref()) {
-        println!("  {}: {}", header.key, header.value);
+        say!("  {}: {}", header.key, header.value);
     }
     let allowed = reply.status.as_ref().is_some_and(|status| status.code == 0);
     if allowed { ExitCode::SUCCESS } else { ExitCode::from(exit::NO) }

@@ -12,7 +12,7 @@ pub fn run() -> ExitCode {
         // Whoever reads has seen enough.
         Err(error) if error.kind() == ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("cannot write: {error}");
+            tell!("cannot write: {error}");
             ExitCode::from(exit::SOFTWARE)
         }
     }

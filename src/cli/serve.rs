@@ -55,13 +55,13 @@ pub fn run(arguments: Arguments) -> ExitCode {
 async fn serve(config: Config, file: ConfigFile) -> ExitCode {
     let control = Control::default();
     if let Err(error) = listen_to_signals(&control) {
-        eprintln!("cannot listen to signals: {error}");
+        tell!("cannot listen to signals: {error}");
         return ExitCode::from(exit::SOFTWARE);
     }
     let bound = match Bound::bind(&config.fixed).await {
         Ok(bound) => bound,
         Err(error) => {
-            eprintln!("cannot listen: {error}");
+            tell!("cannot listen: {error}");
             return ExitCode::from(exit::UNAVAILABLE);
         }
     };

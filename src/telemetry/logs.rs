@@ -4,7 +4,7 @@
 //! words of a panic.
 
 use std::backtrace::{Backtrace, BacktraceStatus};
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 use std::panic::PanicHookInfo;
 
 use tracing::{Level, Metadata};
@@ -39,7 +39,12 @@ pub fn start(format: LogFormat, filter: EnvFilter) {
 /// For commands that log nothing: what [`start`] does with a panic.
 pub fn hush_panics() {
     std::panic::set_hook(Box::new(|panic| {
-        eprintln!("a panic at {}, which is a mistake of Tallygate's: please report it {}", place(panic), backtrace());
+        let (place, backtrace) = (place(panic), backtrace());
+        // A second panic, for want of a reader, would end the process without an exit code.
+        let _unread = writeln!(
+            std::io::stderr(),
+            "a panic at {place}, which is a mistake of Tallygate's: please report it {backtrace}"
+        );
     }));
 }
 

@@ -264,3 +264,33 @@ fn where_redis_cannot_be_asked_the_tools_say_which_one_and_what_to_do() {
         assert_eq!(small.run("reset", &["--key", key]), (0, format!("{key}: removed\n"), String::new()));
     }
 }
+
+// `tallygate ... | head -1` is no fault to report, and a reset goes on to its end.
+#[test]
+fn a_reader_that_has_left_disturbs_no_command() {
+    let redis = RedisServer::start();
+    let setup = Setup::redis(redis.port()).policy("orders", 3, "60s", "closed").policies(TWO_LIMITS);
+    let (sidecar, tool) = (setup.start(), Tool::with(&setup));
+    let key = keys::orders("ada");
+    redis.seed(&key, "1", 60_000);
+    let config = ["--config", &tool.config];
+    let probe = ["probe", "--address", sidecar.grpc(), "--path", "/orders"];
+    let (explain, wrong) = (["explain", "--store"], ["check-config", "--config", "/nowhere"]);
+    for (arguments, code) in [
+        ([&["reset", "--key", &key][..], &config].concat(), 0),
+        ([&["check-config", "--explain"][..], &config].concat(), 0),
+        ([&["doctor"][..], &config].concat(), 1),
+        ([&explain[..], &config].concat(), 0),
+        (probe.to_vec(), 1),
+        (vec!["schema"], 0),
+        (wrong.to_vec(), 78),
+    ] {
+        let left = || std::io::pipe().unwrap().1;
+        let status = cli::command(&arguments).stdout(left()).stderr(left()).status().unwrap();
+        assert_eq!(status.code(), Some(code), "{arguments:?}");
+    }
+    assert_eq!(redis.get(&key), None, "what was asked for was done");
+    let left = std::io::pipe().unwrap().1;
+    let loud = cli::command(&probe).stdout(left).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&loud.stderr), "");
+}
