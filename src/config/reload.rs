@@ -19,6 +19,7 @@ use crate::decision::policy::{Policy, Rules};
 use crate::limiter::Limiter;
 use crate::store::clock;
 use crate::telemetry::metrics::Metrics;
+use crate::tls::certificate::CertificateFile;
 use crate::tls::server::ServerConfig;
 
 /// What a reload works on, and what may not change without a restart.
@@ -75,8 +76,7 @@ impl Reloader {
 
     fn run(&self, files: Vec<PathBuf>, wanted: &Receiver<()>) {
         let mut watch = Watch::start(files);
-        // The file may have changed between the moment it was read for the start and this one.
-        let mut due = !self.is_in_use();
+        let mut due = !self.is_still_in_use(&watch);
         loop {
             if !due {
                 match wanted.recv_timeout(PAUSE) {
@@ -99,19 +99,35 @@ impl Reloader {
         }
     }
 
-    /// Whether the file holds what is in use.
-    fn is_in_use(&self) -> bool {
+    /// Whether the file holds what is in use. It may have changed between the moment it was read for the start and this one, and
+    /// so may have the files that it names: they are taken into use once more.
+    fn is_still_in_use(&self, watch: &Watch) -> bool {
         let hash = std::fs::read(&self.file).map(|bytes| content_hash(&bytes));
-        hash.is_ok_and(|hash| hash == self.state.0.lock().unwrap_or_else(PoisonError::into_inner).hash)
+        if !hash.is_ok_and(|hash| hash == self.state.0.lock().unwrap_or_else(PoisonError::into_inner).hash) {
+            return false;
+        }
+        match self.load() {
+            Ok(config) => {
+                self.tell_what_waits(&config);
+                self.renew(config.handshakes, &config.certificates);
+                config.source.files == watch.files()
+            }
+            Err(invalid) => {
+                self.refuse(&invalid);
+                true
+            }
+        }
+    }
+
+    fn load(&self) -> Result<Config, Invalid> {
+        let config = Config::load(&self.file, Some(&self.secret))?;
+        let problems = moved_counters(&self.limiter.rules(), &config.rules);
+        if problems.is_empty() { Ok(config) } else { Err(Invalid { file: self.file.clone(), problems }) }
     }
 
     /// Reads the file again; the files that it names, if it is now in use. A bad one changes nothing.
     fn reload(&self) -> Option<Vec<PathBuf>> {
-        let loaded = Config::load(&self.file, Some(&self.secret)).and_then(|config| {
-            let problems = moved_counters(&self.limiter.rules(), &config.rules);
-            if problems.is_empty() { Ok(config) } else { Err(Invalid { file: self.file.clone(), problems }) }
-        });
-        match loaded {
+        match self.load() {
             Ok(config) => Some(self.adopt(config)),
             Err(invalid) => {
                 self.refuse(&invalid);
@@ -124,12 +140,7 @@ impl Reloader {
         for warning in &config.warnings {
             tracing::warn!("{}", line(&self.file, warning));
         }
-        for setting in config.fixed.changed_from(&self.fixed) {
-            tracing::warn!(setting, "changed in the file, and takes effect only with a restart");
-        }
-        if config.secret.fingerprint() != self.secret.fingerprint() {
-            tracing::warn!(setting = "hmac", "changed, and takes effect only with a restart");
-        }
+        self.tell_what_waits(&config);
         let mut in_use = self.state.0.lock().unwrap_or_else(PoisonError::into_inner);
         if in_use.hash != config.source.hash {
             in_use.generation += 1;
@@ -139,14 +150,27 @@ impl Reloader {
         in_use.last_error = None;
         self.limiter.swap(config.rules);
         self.settings.store(Arc::new(config.authz));
-        if let (Some(in_use), Some(newest)) = (&self.handshakes, config.handshakes) {
-            in_use.store(newest);
-        }
-        self.metrics.set_certificates(&config.certificates);
+        self.renew(config.handshakes, &config.certificates);
         self.metrics.set_config(in_use.generation, &in_use.hash);
         self.metrics.config_last_reload_failed.set(0);
         tracing::info!(generation = in_use.generation, hash = %in_use.hash, "the configuration was read again and is in use");
         config.source.files
+    }
+
+    fn tell_what_waits(&self, config: &Config) {
+        for setting in config.fixed.changed_from(&self.fixed) {
+            tracing::warn!(setting, "changed in the file, and takes effect only with a restart");
+        }
+        if config.secret.fingerprint() != self.secret.fingerprint() {
+            tracing::warn!(setting = "hmac", "changed, and takes effect only with a restart");
+        }
+    }
+
+    fn renew(&self, handshakes: Option<Arc<ServerConfig>>, certificates: &[CertificateFile]) {
+        if let (Some(in_use), Some(newest)) = (&self.handshakes, handshakes) {
+            in_use.store(newest);
+        }
+        self.metrics.set_certificates(certificates);
     }
 
     fn refuse(&self, invalid: &Invalid) {

@@ -70,6 +70,43 @@ fn backtrace() -> String {
 mod tests {
     use super::*;
 
+    use std::io::Write;
+    use std::sync::{Arc, Mutex};
+
+    #[derive(Clone, Default)]
+    struct Written(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Written {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().unwrap().extend(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn libraries_are_heard_when_they_warn_and_we_always() {
+        let written = Written::default();
+        let to = written.clone();
+        let lines = fmt::layer().with_writer(move || to.clone()).with_ansi(false);
+        let chosen = registry().with(EnvFilter::new("trace")).with(filter_fn(may_be_logged)).with(lines);
+        tracing::subscriber::with_default(chosen, || {
+            tracing::error!(target: "redis", "redis error");
+            tracing::warn!(target: "h2::codec", "h2 warning");
+            tracing::info!(target: "h2::codec", "h2 news");
+            tracing::trace!(target: "rustls", "rustls trace");
+            tracing::info!(target: "tallygate_plugin", "a namesake's news");
+            tracing::trace!(target: "tallygate::limiter", "our trace");
+            tracing::info!(target: "tallygate", "our news");
+        });
+        let written = String::from_utf8(written.0.lock().unwrap().clone()).unwrap();
+        let said: Vec<_> = written.lines().filter_map(|line| line.rsplit(": ").next()).collect();
+        assert_eq!(said, ["redis error", "h2 warning", "our trace", "our news"]);
+    }
+
     const CHILD: &str = "TALLYGATE_TEST_PANICS";
 
     // The hook is the whole process's, so the panic is another process's: this test, run once more.

@@ -77,6 +77,23 @@ fn a_renewed_certificate_is_seen_without_a_restart() {
     wait_for("the renewed certificate", PATIENCE, || left() > 30_000.0);
 }
 
+// A renewed authority stands beside the old one until nobody shows a certificate of that any more.
+#[test]
+fn authorities_are_good_for_as_long_as_their_last() {
+    let dir = TempDir::new().unwrap();
+    let authorities = dir.path().join("ca.crt");
+    fs::write(&authorities, [fs::read(pem("expired")).unwrap(), fs::read(pem("mesh")).unwrap()].concat()).unwrap();
+    let shown = authorities.display();
+    let store = format!("{{ redis: {{ url: 'rediss://127.0.0.1:9', tls: {{ ca_file: '{shown}' }} }} }}");
+    let tls = format!("{}, client_ca_file: '{shown}'", identity("sidecar"));
+    let sidecar = Setup::store(&store).policy("orders", 3, "60s", "closed").tls(&tls).start_without_store();
+    for setting in ["server.tls.client_ca_file", "store.redis.tls.ca_file"] {
+        let left = sidecar.metrics().value("tallygate_certificate_days_left", &[("setting", setting)]);
+        assert!(left > 30_000.0, "{setting}: {left}");
+    }
+    assert!(!sidecar.log().contains("expire"), "{}", sidecar.log());
+}
+
 #[test]
 fn a_doctor_names_the_certificates_and_when_they_end() {
     let redis = RedisServer::start();

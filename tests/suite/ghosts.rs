@@ -99,7 +99,7 @@ fn a_lost_reply_counts_at_most_once_and_is_not_asked_for_again() {
 fn half_a_reply_is_a_failure_and_is_not_asked_for_again() {
     let redis = RedisServer::start();
     let proxy = FaultProxy::start(redis.port());
-    let sidecar = Setup::redis(proxy.port()).policy("orders", 100, "60s", "closed").start();
+    let sidecar = Setup::patient(proxy.port()).policy("orders", 100, "60s", "closed").start();
     let client = sidecar.client();
     assert_eq!(client.check(&Check::of("before")).outcome(), Outcome::Allowed);
     proxy.set(Fault::HalveReplies);
@@ -120,7 +120,7 @@ fn half_a_reply_is_a_failure_and_is_not_asked_for_again() {
 fn each_caller_gets_its_own_answer() {
     let redis = RedisServer::start();
     let proxy = FaultProxy::start(redis.port());
-    let sidecar = Setup::redis(proxy.port()).policy("orders", 5, "1h", "closed").start();
+    let sidecar = Setup::patient(proxy.port()).policy("orders", 5, "1h", "closed").start();
     let client = sidecar.client();
     let key = |subject: &str| {
         keys::key("orders", 3_600_000, &[("route/tenant", "", b"acme"), ("route/subject", "", subject.as_bytes())])
@@ -167,7 +167,7 @@ fn a_check_that_comes_too_late_is_not_counted() {
 fn callers_in_a_hurry_do_not_take_the_connection_from_the_others() {
     let redis = RedisServer::start();
     let proxy = FaultProxy::start(redis.port());
-    let sidecar = Setup::redis(proxy.port()).policy("orders", 100, "60s", "closed").start();
+    let sidecar = Setup::patient(proxy.port()).policy("orders", 100, "60s", "closed").start();
     let client = sidecar.client();
     for _ in 0..2 {
         assert_eq!(client.check(&Check::of("before")).outcome(), Outcome::Allowed);
@@ -175,8 +175,11 @@ fn callers_in_a_hurry_do_not_take_the_connection_from_the_others() {
     proxy.delay(Duration::from_millis(80));
     for _ in 0..5 {
         // 15 ms are kept for the way back, so Redis has 35.
-        let hurried = client.check_within(&Check::of("ada"), Duration::from_millis(50));
-        assert!(hurried.is_ok_and(|answer| answer.outcome() == Outcome::Failed));
+        match client.check_within(&Check::of("ada"), Duration::from_millis(50)) {
+            Ok(answer) => assert_eq!(answer.outcome(), Outcome::Failed),
+            // The client's own clock may run out first.
+            Err(status) => assert!([Code::Cancelled, Code::DeadlineExceeded].contains(&status.code()), "{status:?}"),
+        }
     }
     assert_eq!(client.check(&Check::of("grace")).outcome(), Outcome::Allowed);
     assert_eq!(proxy.accepted(), 1, "connections");

@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::thread;
 use std::time::Duration;
 
 use tempfile::TempDir;
@@ -220,6 +221,32 @@ fn an_authority_is_renewed_beside_the_old_one() {
     folder.put("ca.crt", &["edge"]);
     wait_for("the old one to be forgotten", PATIENCE, || old.greet(sidecar.grpc()).is_err());
     gets_in(&sidecar, &new, "a client of the new one");
+}
+
+// A regression: what changed between the reading of the files and the first look at them was never seen. On a busy machine that
+// is some time.
+#[test]
+fn a_renewal_in_the_moment_of_the_start_is_not_missed() {
+    let changed_after = |delay: Duration| {
+        let folder = Folder::new();
+        let authorities = folder.put("ca.crt", &["mesh"]);
+        let setup = setup(&pem("sidecar"), &pem("sidecar-key"), &authorities, &[]);
+        let changing = thread::spawn(move || {
+            thread::sleep(delay);
+            folder.put("ca.crt", &["edge"]);
+            folder
+        });
+        let sidecar = setup.start_without_store();
+        let _kept = changing.join().unwrap();
+        let new = Greeter::usual("mesh", "edge-rsa", VERSIONS[1]);
+        wait_for(&format!("what changed after {delay:?}"), PATIENCE, || new.greet(sidecar.grpc()).is_ok());
+    };
+    // Side by side, so that each has little of the machine.
+    thread::scope(|scope| {
+        for n in 0..24 {
+            scope.spawn(move || changed_after(Duration::from_millis(5 * n)));
+        }
+    });
 }
 
 #[test]

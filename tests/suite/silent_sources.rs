@@ -94,6 +94,36 @@ fn a_source_that_yielded_once_or_was_never_asked_is_not_reported() {
     assert_eq!(names(&reported(&other)), ["subject jwt/sub"]);
 }
 
+// One kind of evidence, two sources: what the second yields is not the first one's.
+#[test]
+fn a_claim_that_is_never_there_is_reported_though_another_one_is() {
+    let identity = "
+  tenant: [{ route: tenant }]
+  subject: [{ jwt: { claim: sub } }, { jwt: { claim: email } }]";
+    let sidecar = start(identity);
+    let check = Check::get("/orders").route("tenant", "acme").claim("email", "ada@example");
+    sidecar.client().check_times(&check, 1500);
+    assert_eq!(names(&reported(&sidecar)), ["subject jwt/sub"]);
+}
+
+#[test]
+fn sources_are_asked_in_vain_where_strangers_are_counted_by_address_too() {
+    let identity = "
+  tenant: [{ route: tenant }]
+  subject: [{ jwt: { claim: sub } }]";
+    let policy = "
+  - name: orders
+    version: 1
+    match: { path: { prefix: /orders } }
+    limits: [{ name: only, per: [tenant, subject], fixed_window: { limit: 1000000, window: 60s } }]
+    on_unidentified: { address: { fixed_window: { limit: 1000000, window: 60s } } }
+    on_failure: closed";
+    let sidecar = Setup::memory().identity(identity).policies(policy).start();
+    let stranger = Check::get("/orders").route("tenant", "acme").source("203.0.113.7");
+    sidecar.client().check_times(&stranger, 1500);
+    assert_eq!(names(&reported(&sidecar)), ["subject jwt/sub"]);
+}
+
 #[test]
 fn addresses_that_are_never_there_are_reported_by_where_they_are_read_from() {
     for (source, remedy) in [
