@@ -12,7 +12,7 @@ use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
-/// Why a PEM file is of no use.
+/// Why a PEM file is of no use. Who put it in its place mends it; waiting helps only in the midst of a renewal.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadPem {
     #[error("holds no certificate in PEM form")]

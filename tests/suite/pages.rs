@@ -1,4 +1,4 @@
-//! What the pages name exists: commands with their flags, targets of the Makefile, files, settings, metrics.
+//! What the pages name exists: commands with their flags, targets of the Makefile, linked files, metrics.
 //!
 //! That the commands of a walk-through do what is printed beside them is held by `tests/guides.rs`.
 
