@@ -25,6 +25,7 @@ const NOT_OF_SHAPE: &[&str] = &[
     "listen-same",
     "listen-socket-settings-without-socket",
     "listen-tls-files",
+    "listen-tls-locked-key",
     "listen-tls-mismatch",
     "listen-tls-on-socket",
     "number-beyond-exact-bucket",
