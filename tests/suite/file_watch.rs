@@ -154,7 +154,7 @@ fn a_change_that_would_move_live_counters_is_refused_with_the_sentence_to_write(
     fs::write(&file, &two).unwrap();
     let sentence = "adding limit more moves the counters of policy orders: write version: 2";
     wait_for("the refusal", LIVE, || in_use(&sidecar).contains(sentence));
-    assert!(sidecar.log().contains(sentence));
+    wait_for("the log to say it", LIVE, || sidecar.log().contains(sentence));
     assert_eq!(sidecar.client().check(&Check::of("ada")).outcome(), Outcome::Allowed);
     fs::write(&file, two.replace("version: 1", "version: 2")).unwrap();
     wait_for("the new version", LIVE, || in_use(&sidecar).contains("orders v2"));

@@ -66,6 +66,12 @@ fn is_refused(sidecar: &Sidecar, client: &Greeter, reason: &str) {
     wait_for(&format!("a refusal for {reason}"), PATIENCE, || refused(sidecar, reason) > before);
 }
 
+/// What is counted is in the log soon.
+#[track_caller]
+fn says(sidecar: &Sidecar, words: &str) {
+    wait_for(&format!("the log to say {words}"), PATIENCE, || sidecar.log().contains(words));
+}
+
 #[track_caller]
 fn gets_in(sidecar: &Sidecar, client: &Greeter, who: &str) -> Greeting {
     client.greet(sidecar.grpc()).unwrap_or_else(|error| panic!("{who} is refused: {error}\n{}", sidecar.log()))
@@ -119,7 +125,7 @@ fn a_certificate_for_servers_only_is_no_clients_and_the_log_says_so() {
     for version in VERSIONS {
         is_refused(&sidecar, &Greeter::usual("mesh", "sidecar", version), "wrong_purpose");
     }
-    assert!(sidecar.log().contains("the extended key usage lacks clientAuth"), "{}", sidecar.log());
+    says(&sidecar, "the extended key usage lacks clientAuth");
 }
 
 #[test]
@@ -183,7 +189,7 @@ fn a_client_that_speaks_no_http_2_is_refused_and_one_that_does_not_say_is_not() 
         }
         assert_eq!(gets_in(&sidecar, &with(&[]), "one that does not say").protocol, None);
     }
-    assert!(sidecar.log().contains("h2 among its alpn_protocols"), "{}", sidecar.log());
+    says(&sidecar, "h2 among its alpn_protocols");
 }
 
 // A session that is resumed brings its old certificate with it, which may have expired or been taken off the list.

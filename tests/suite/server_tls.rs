@@ -14,7 +14,7 @@ use crate::support::grpc::Client;
 use crate::support::setup::Setup;
 use crate::support::sidecar::Sidecar;
 use crate::support::tls::pem;
-use crate::support::wait::wait_for;
+use crate::support::wait::{poll, wait_for};
 
 /// For what happens by itself; how soon is not judged here.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -54,6 +54,14 @@ fn is_refused(sidecar: &Sidecar, certificate: Option<&str>, reason: &str) {
     wait_for("the refusal to be counted", PATIENCE, || refused() > before);
 }
 
+/// The line about refusals for this reason, which comes right behind the first of them.
+#[track_caller]
+fn line(sidecar: &Sidecar, reason: &str) -> String {
+    let is_it = |line: &&str| line.contains(&format!(r#""reason":"{reason}""#));
+    let line = poll(PATIENCE, || sidecar.log().lines().find(is_it).map(str::to_owned));
+    line.unwrap_or_else(|| panic!("no line about {reason} in:\n{}", sidecar.log()))
+}
+
 #[test]
 fn only_the_listed_clients_of_the_authority_may_ask() {
     let sidecar = setup(&for_the_mesh(&format!(", allowed_clients: ['{ENVOY}']"))).start();
@@ -64,13 +72,8 @@ fn only_the_listed_clients_of_the_authority_may_ask() {
     is_refused(&sidecar, Some("expired"), "out_of_date");
     is_refused(&sidecar, None, "no_certificate");
     assert!(is_answered(&sidecar, Some("envoy")), "nobody else's refusal is its own");
-    let line = |reason: &str| {
-        let log = sidecar.log();
-        let found = log.lines().find(|line| line.contains(&format!(r#""reason":"{reason}""#))).map(str::to_owned);
-        found.unwrap_or_else(|| panic!("no line about {reason} in:\n{log}"))
-    };
-    assert!(line("not_allowed").contains("server.tls.allowed_clients"));
-    assert!(line("unknown_authority").contains("server.tls.client_ca_file"));
+    assert!(line(&sidecar, "not_allowed").contains("server.tls.allowed_clients"));
+    assert!(line(&sidecar, "unknown_authority").contains("server.tls.client_ca_file"));
 }
 
 #[test]
@@ -89,8 +92,7 @@ fn without_an_authority_whoever_believes_the_certificate_may_ask() {
     let by_client = [("reason", "by_client")];
     let counted = || sidecar.metrics().count("tallygate_tls_handshakes_refused_total", &by_client) == 1;
     wait_for("the client's refusal to be counted", PATIENCE, counted);
-    let line = sidecar.log().lines().find(|line| line.contains("by_client")).map(str::to_owned);
-    assert!(line.is_some_and(|line| line.contains("server.tls.certificate_file")), "{}", sidecar.log());
+    assert!(line(&sidecar, "by_client").contains("server.tls.certificate_file"));
 }
 
 // What is counted as closed is no line in the log: a probe looks at the port each few seconds.
@@ -108,8 +110,9 @@ fn plain_clients_and_silent_ones_do_not_hold_up_the_others() {
     wait_for("the plain one to be counted", PATIENCE, || refused("not_tls") > 0);
     wait_for("the last silent one to be given up", PATIENCE, || refused("timeout") == 1);
     drop(patient);
-    let log = sidecar.log();
-    assert!(log.contains("TLS transport socket") && !log.contains("\"closed\""), "{log}");
+    assert!(line(&sidecar, "not_tls").contains("TLS transport socket"));
+    line(&sidecar, "timeout");
+    assert!(!sidecar.log().contains("\"closed\""), "{}", sidecar.log());
 }
 
 /// A folder whose files an operator renews.
@@ -163,7 +166,9 @@ fn half_a_renewal_is_refused_and_the_old_certificate_stays_in_use() {
     let sidecar = setup(&files.settings()).start();
     files.put_one("loopback", "tls.crt");
     wait_for("the refusal", PATIENCE, || sidecar.metrics().count("tallygate_config_last_reload_failed", &[]) == 1);
-    assert!(sidecar.log().contains("the private key does not belong to the certificate"), "{}", sidecar.log());
+    wait_for("the log to say why", PATIENCE, || {
+        sidecar.log().contains("the private key does not belong to the certificate")
+    });
     assert!(is_answered(&sidecar, None));
     files.put_one("loopback-key", "tls.key");
     wait_for("the whole renewal", PATIENCE, || {
