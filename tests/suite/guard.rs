@@ -59,7 +59,7 @@ fn a_message_above_the_size_limit_is_answered_503() {
 #[test]
 fn no_size_of_a_check_makes_it_unlimited() {
     let redis = RedisServer::start();
-    let sidecar = Setup::redis(redis.port()).policy("orders", 1, "60s", "closed").start();
+    let sidecar = Setup::patient(redis.port()).policy("orders", 1, "60s", "closed").start();
     let client = sidecar.client();
     let many = |check| (0..10_000).fold(check, |check: Check, n| check.header(&format!("x-{n}"), "a"));
     let long = |check: Check, length: usize| check.path(&format!("/orders/{}", "a".repeat(length)));
@@ -96,7 +96,7 @@ fn a_check_without_an_http_part_is_never_allowed() {
 #[test]
 fn a_large_but_honest_request_is_decided() {
     let redis = RedisServer::start();
-    let sidecar = Setup::redis(redis.port()).policy("orders", 1, "60s", "closed").start();
+    let sidecar = Setup::patient(redis.port()).policy("orders", 1, "60s", "closed").start();
     let client = sidecar.client();
     let large = (0..100).fold(Check::of("ada"), |check, n| check.header(&format!("x-{n}"), &"a".repeat(600)));
     assert_eq!(client.check(&large).outcome(), Outcome::Allowed);

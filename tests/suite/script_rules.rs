@@ -1,6 +1,9 @@
 //! The script's own rules, by calls that no sidecar would make: what is not in order is answered with a reason and touches
 //! nothing, because a script that writes and then errors keeps its write (P4).
 
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
+
 use redis::{Arg, Cmd, Connection};
 use tallygate::decision::algorithm::Role;
 use tallygate::decision::limit::Charge;
@@ -252,4 +255,49 @@ fn a_deadline_that_is_no_number_is_refused() {
     let slots = [four(5, HOUR_MS)[0]];
     let good = words(&Subject::new("orders", &slots).charges(&slots, 1), NEVER_LATE_MS, 1);
     assert_eq!(answers_untouched(&server, &with(&good, 1, "nan"), "not-after"), [BAD_ARGUMENTS, 0]);
+}
+
+/// The commands that scripts send on this server while `during` runs, each with its words.
+fn sent_by_scripts(server: &RedisServer, during: impl FnOnce()) -> Vec<Vec<String>> {
+    let mut monitor = BufReader::new(TcpStream::connect(("127.0.0.1", server.port())).expect("it listens"));
+    monitor.get_mut().write_all(b"MONITOR\r\n").expect("it reads");
+    let mut lines = monitor.lines().map(|line| line.expect("a line"));
+    assert_eq!(lines.next().as_deref(), Some("+OK"));
+    during();
+    server.run(&["ECHO", "the end of the test"]);
+    let seen = lines.take_while(|line| !line.contains("the end of the test"));
+    let words = |line: String| line.split('"').skip(1).step_by(2).map(str::to_owned).collect();
+    seen.filter(|line| line.contains(" lua]")).map(words).collect()
+}
+
+// P4: between a value and its expiry nothing can fail or be cut, since they are one command.
+#[test]
+fn a_value_and_its_expiry_are_written_by_one_command() {
+    let server = RedisServer::start();
+    for (slot, name) in four(9, HOUR_MS).iter().zip(["fixed window", "sliding window", "sliding log", "token bucket"]) {
+        let slots = [*slot];
+        let subject = Subject::new("whole", &slots);
+        let charges = subject.charges(&slots, 2);
+        let sent = sent_by_scripts(&server, || {
+            for _ in 0..2 {
+                let by_text = script_of(&charges).by_text(&charges, NEVER_LATE_MS, 1);
+                let reply: Vec<i64> = by_text.query(&mut connect(&server)).expect("a reply");
+                assert_eq!(reply[0], 1, "{name}: it is admitted");
+            }
+        });
+        let reads = ["TIME", "GET", "PEXPIRETIME", "ZCARD", "ZRANGE", "ZCOUNT", "ZRANGEBYSCORE", "TYPE"];
+        let writes: Vec<_> = sent.iter().filter(|words| !reads.contains(&words[0].to_uppercase().as_str())).collect();
+        assert!(writes.len() >= 2, "{name}: {sent:?}");
+        if name == "sliding log" {
+            // No command sets a member and an expiry: the expiry goes first, and again for a key that was not there yet.
+            let names: Vec<_> = writes.iter().map(|words| &*words[0]).collect();
+            assert_eq!(names, ["PEXPIREAT", "ZADD", "PEXPIREAT", "PEXPIREAT", "ZADD", "PEXPIREAT"]);
+            continue;
+        }
+        assert_eq!(writes.len(), 2, "{name}, one a request: {writes:?}");
+        assert!(writes[0][0] == "SET" && writes[0].iter().any(|word| word == "PXAT"), "{name}: {writes:?}");
+        let keeps_its_end =
+            writes[1][0] == "INCRBY" || writes[1].iter().any(|word| ["PXAT", "KEEPTTL"].contains(&&**word));
+        assert!(keeps_its_end, "{name}: {writes:?}");
+    }
 }
