@@ -76,7 +76,7 @@ impl Reloader {
 
     fn run(&self, files: Vec<PathBuf>, wanted: &Receiver<()>) {
         let mut watch = Watch::start(files);
-        let mut due = !self.is_still_in_use(&watch);
+        let mut due = !self.is_still_in_use();
         loop {
             if !due {
                 match wanted.recv_timeout(PAUSE) {
@@ -101,7 +101,7 @@ impl Reloader {
 
     /// Whether the file holds what is in use. It may have changed between the moment it was read for the start and this one, and
     /// so may have the files that it names: they are taken into use once more.
-    fn is_still_in_use(&self, watch: &Watch) -> bool {
+    fn is_still_in_use(&self) -> bool {
         let hash = std::fs::read(&self.file).map(|bytes| content_hash(&bytes));
         if !hash.is_ok_and(|hash| hash == self.state.0.lock().unwrap_or_else(PoisonError::into_inner).hash) {
             return false;
@@ -110,13 +110,10 @@ impl Reloader {
             Ok(config) => {
                 self.tell_what_waits(&config);
                 self.renew(config.handshakes, &config.certificates);
-                config.source.files == watch.files()
             }
-            Err(invalid) => {
-                self.refuse(&invalid);
-                true
-            }
+            Err(invalid) => self.refuse(&invalid),
         }
+        true
     }
 
     fn load(&self) -> Result<Config, Invalid> {

@@ -148,6 +148,12 @@ mod tests {
     }
 
     #[test]
+    fn soon_is_what_the_alert_takes_for_soon() {
+        let alerts = include_str!("../../deploy/prometheus/alerts.yaml");
+        assert!(alerts.contains(&format!("(tallygate_certificate_days_left) < {SOON_DAYS}\n")));
+    }
+
+    #[test]
     fn a_file_without_a_certificate_has_no_end() {
         for (text, why) in [("", BadPem::NoCertificate), ("no PEM\n", BadPem::NoCertificate)] {
             assert_eq!(NotAfter::of(text.as_bytes(), Role::Chain), Err(why), "{text:?}");

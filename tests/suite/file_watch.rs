@@ -142,6 +142,7 @@ fn a_touch_is_no_change_and_a_half_written_file_takes_nothing_away() {
     touched.set_modified(std::time::SystemTime::now() + Duration::from_secs(60)).unwrap();
     thread::sleep(Duration::from_secs(2)); // four looks: long enough for a change that must not come
     assert_eq!(generation(), 2);
+    assert_eq!(sidecar.log().matches("was read again and is in use").count(), 1, "{}", sidecar.log());
 }
 
 #[test]

@@ -115,6 +115,29 @@ fn half_a_reply_is_a_failure_and_is_not_asked_for_again() {
     assert!(counted <= 1, "{counted} counted");
 }
 
+// P5: a new connection is there at once, and there is time enough left: the command is still not sent again.
+#[test]
+fn a_command_whose_reply_was_cut_is_not_sent_again_though_redis_is_back_in_time() {
+    let redis = RedisServer::start();
+    let proxy = FaultProxy::start(redis.port());
+    let sidecar = Setup::patient(proxy.port()).policy("orders", 100, "60s", "closed").start();
+    let client = sidecar.client();
+    for _ in 0..2 {
+        assert_eq!(client.check(&Check::of("before")).outcome(), Outcome::Allowed);
+    }
+    proxy.set(Fault::HalveReplies);
+    let cut = client.start(&Check::of("ada"));
+    wait_for("the command to have run", Duration::from_secs(5), || {
+        redis.get(&keys::orders("ada")).as_deref() == Some("1")
+    });
+    proxy.set(Fault::Pass);
+    assert_eq!(cut.join().outcome(), Outcome::Failed);
+    wait_for("a check to pass again", Duration::from_secs(5), || {
+        client.check(&Check::of("after")).outcome() == Outcome::Allowed
+    });
+    assert_eq!(redis.get(&keys::orders("ada")).as_deref(), Some("1"), "counted once, by the first");
+}
+
 // RL-22: replies are matched to their questions, however late they come.
 #[test]
 fn each_caller_gets_its_own_answer() {

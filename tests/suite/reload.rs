@@ -31,6 +31,7 @@ fn a_reload_changes_the_numbers_and_keeps_the_counters() {
     assert_eq!((allowed.outcome(), allowed.metadata("remaining")), (Outcome::Allowed, "59".into()));
     assert_eq!(redis.keys().len(), 1);
     assert_eq!(redis.get(&redis.keys()[0]).as_deref(), Some("41"));
+    assert_eq!(sidecar.metrics().count("tallygate_config_info", &[]), 1, "of the file in use alone");
 }
 
 #[test]

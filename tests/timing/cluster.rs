@@ -136,7 +136,9 @@ fn a_hung_shard_slows_no_other_not_even_when_the_map_has_changed() {
         });
     }
     for answer in answers {
-        assert_eq!(answer.outcome(), Outcome::Allowed, "{}", answer.metadata("reason"));
+        // The longer the map takes, the more often was asked, and the limit may be used up.
+        let is_decided = [Outcome::Allowed, Outcome::Limited].contains(&answer.outcome());
+        assert!(is_decided, "{}", answer.metadata("reason"));
         let bound = stall.bound(UNHINDERED);
         assert!(answer.took <= bound, "a moved slot's check took {:?}, more than {bound:?}", answer.took);
     }
