@@ -149,7 +149,8 @@ mod tests {
 
     #[test]
     fn soon_is_what_the_alert_takes_for_soon() {
-        let alerts = include_str!("../../deploy/prometheus/alerts.yaml");
+        let path = format!("{}/deploy/prometheus/alerts.yaml", env!("CARGO_MANIFEST_DIR"));
+        let alerts = std::fs::read_to_string(path).unwrap();
         assert!(alerts.contains(&format!("(tallygate_certificate_days_left) < {SOON_DAYS}\n")));
     }
 

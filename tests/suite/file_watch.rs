@@ -111,6 +111,58 @@ fn what_moves_in_from_elsewhere_is_noticed_too() {
     assert_live(&sidecar, 5, "written in the folder that came back");
 }
 
+/// How a file gets another text: the folder that it lies in, the text, and which change it is.
+type Style = fn(&Path, &str, usize);
+
+const STYLES: [(&str, Style); 5] = [
+    ("written in place", |folder, text, _| fs::write(folder.join("tallygate.yaml"), text).unwrap()),
+    ("renamed over", |folder, text, _| {
+        fs::write(folder.join("fresh"), text).unwrap();
+        fs::rename(folder.join("fresh"), folder.join("tallygate.yaml")).unwrap();
+    }),
+    ("renamed over from another folder", |folder, text, _| {
+        fs::create_dir_all(folder.join("elsewhere")).unwrap();
+        fs::write(folder.join("elsewhere/fresh"), text).unwrap();
+        fs::rename(folder.join("elsewhere/fresh"), folder.join("tallygate.yaml")).unwrap();
+    }),
+    ("the old one kept as a backup", |folder, text, _| {
+        fs::rename(folder.join("tallygate.yaml"), folder.join("tallygate.yaml~")).unwrap();
+        fs::write(folder.join("tallygate.yaml"), text).unwrap();
+    }),
+    ("a ConfigMap's link switched", |folder, text, nth| {
+        let version = format!("..v{nth}");
+        fs::create_dir(folder.join(&version)).unwrap();
+        fs::write(folder.join(&version).join("tallygate.yaml"), text).unwrap();
+        switch(folder, &version);
+        if nth == 0 {
+            fs::remove_file(folder.join("tallygate.yaml")).unwrap();
+            symlink("..data/tallygate.yaml", folder.join("tallygate.yaml")).unwrap();
+        }
+    }),
+];
+
+// RL-33 in its full length: thirty changes of each style, 2 s apart; a few of them in the suite.
+#[test]
+fn change_after_change_of_each_style_is_live() {
+    let soak = std::env::var_os("TALLYGATE_SOAK").is_some();
+    let (changes, pause) = if soak { (30, Duration::from_secs(2)) } else { (4, Duration::ZERO) };
+    let styles = STYLES.map(|(how, change)| {
+        thread::spawn(move || {
+            let sidecar = with(1).start();
+            for nth in 0..changes {
+                let limit = if nth % 2 == 0 { 5 } else { 6 };
+                change(sidecar.folder(), &text(&sidecar, limit), nth);
+                assert_live(&sidecar, limit, how);
+                assert_eq!(sidecar.generation(), 2 + nth as u64, "{how}: each once");
+                thread::sleep(pause);
+            }
+        })
+    });
+    for style in styles {
+        style.join().expect("every change was live");
+    }
+}
+
 #[test]
 fn a_change_in_the_moment_of_the_start_is_not_missed() {
     for round in 0..5 {
