@@ -138,7 +138,7 @@ fn remedy(class: FailureClass) -> &'static str {
         FailureClass::RequestTooLarge => "a check has more than 1 MiB: leave with_request_body out of Envoy's filter",
         FailureClass::Undecodable => "these bytes are no check of ext_authz v3: look at who calls this port",
         FailureClass::Panic => "a mistake of Tallygate's: report it, with the line that names its place",
-        _ => "look at the log at level debug",
+        _ => "no check of ext_authz v3: look at who calls this port, or report it as a mistake of Tallygate's",
     }
 }
 

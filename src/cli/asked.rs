@@ -5,6 +5,9 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
+use base64::Engine;
+use base64::alphabet::{STANDARD, URL_SAFE};
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use clap::Args;
 use serde_json::Value;
 
@@ -168,21 +171,9 @@ fn lines(list: &Value) -> Result<Vec<(String, Vec<u8>)>, String> {
 
 /// Base64 of either alphabet, with or without padding, as protobuf's JSON takes it.
 fn base64(text: &str) -> Option<Vec<u8>> {
-    let digit = |byte: u8| match byte {
-        b'A'..=b'Z' => Some(byte - b'A'),
-        b'a'..=b'z' => Some(byte - b'a' + 26),
-        b'0'..=b'9' => Some(byte - b'0' + 52),
-        b'+' | b'-' => Some(62),
-        b'/' | b'_' => Some(63),
-        _ => None,
-    };
-    let digits = text.trim_end_matches('=').bytes().map(digit).collect::<Option<Vec<u8>>>()?;
-    let bytes = digits.chunks(4).map(|chunk| {
-        let bits = chunk.iter().fold(0_u32, |bits, digit| bits << 6 | u32::from(*digit));
-        let [_, bytes @ ..] = (bits << (6 * (4 - chunk.len()))).to_be_bytes();
-        (chunk.len() > 1).then(|| bytes[..chunk.len() - 1].to_vec())
-    });
-    bytes.collect::<Option<Vec<_>>>().map(|bytes| bytes.concat())
+    let config = GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
+    let alphabet = if text.contains(['-', '_']) { &URL_SAFE } else { &STANDARD };
+    GeneralPurpose::new(alphabet, config).decode(text).ok()
 }
 
 /// The value at a path of snake_case names, which protobuf's JSON writes in lowerCamelCase too.

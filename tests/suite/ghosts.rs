@@ -6,11 +6,28 @@ use tonic::Code;
 
 use crate::support::answer::Outcome;
 use crate::support::check::Check;
+use crate::support::grpc::Client;
 use crate::support::keys;
 use crate::support::proxy::{Fault, FaultProxy};
 use crate::support::redis::RedisServer;
 use crate::support::setup::Setup;
+use crate::support::sidecar::Sidecar;
 use crate::support::wait::wait_for;
+
+/// A sidecar with time enough, whose way to Redis can be disturbed.
+fn behind_a_proxy(limit: u64, window: &str) -> (RedisServer, FaultProxy, Sidecar) {
+    let redis = RedisServer::start();
+    let proxy = FaultProxy::start(redis.port());
+    let sidecar = Setup::patient(proxy.port()).policy("orders", limit, window, "closed").start();
+    (redis, proxy, sidecar)
+}
+
+/// The first check may have to send the script's text; with the second both it and the store's clock are known.
+fn knows_script_and_clock(client: &Client) {
+    for _ in 0..2 {
+        assert_eq!(client.check(&Check::of("before")).outcome(), Outcome::Allowed);
+    }
+}
 
 // RL-20
 #[test]
@@ -97,9 +114,7 @@ fn a_lost_reply_counts_at_most_once_and_is_not_asked_for_again() {
 // RL-20: half a reply says nothing, not even that it was an allow.
 #[test]
 fn half_a_reply_is_a_failure_and_is_not_asked_for_again() {
-    let redis = RedisServer::start();
-    let proxy = FaultProxy::start(redis.port());
-    let sidecar = Setup::patient(proxy.port()).policy("orders", 100, "60s", "closed").start();
+    let (redis, proxy, sidecar) = behind_a_proxy(100, "60s");
     let client = sidecar.client();
     assert_eq!(client.check(&Check::of("before")).outcome(), Outcome::Allowed);
     proxy.set(Fault::HalveReplies);
@@ -118,13 +133,9 @@ fn half_a_reply_is_a_failure_and_is_not_asked_for_again() {
 // P5: a new connection is there at once, and there is time enough left: the command is still not sent again.
 #[test]
 fn a_command_whose_reply_was_cut_is_not_sent_again_though_redis_is_back_in_time() {
-    let redis = RedisServer::start();
-    let proxy = FaultProxy::start(redis.port());
-    let sidecar = Setup::patient(proxy.port()).policy("orders", 100, "60s", "closed").start();
+    let (redis, proxy, sidecar) = behind_a_proxy(100, "60s");
     let client = sidecar.client();
-    for _ in 0..2 {
-        assert_eq!(client.check(&Check::of("before")).outcome(), Outcome::Allowed);
-    }
+    knows_script_and_clock(&client);
     proxy.set(Fault::HalveReplies);
     let cut = client.start(&Check::of("ada"));
     wait_for("the command to have run", Duration::from_secs(5), || {
@@ -141,9 +152,7 @@ fn a_command_whose_reply_was_cut_is_not_sent_again_though_redis_is_back_in_time(
 // RL-22: replies are matched to their questions, however late they come.
 #[test]
 fn each_caller_gets_its_own_answer() {
-    let redis = RedisServer::start();
-    let proxy = FaultProxy::start(redis.port());
-    let sidecar = Setup::patient(proxy.port()).policy("orders", 5, "1h", "closed").start();
+    let (redis, proxy, sidecar) = behind_a_proxy(5, "1h");
     let client = sidecar.client();
     let key = |subject: &str| {
         keys::key("orders", 3_600_000, &[("route/tenant", "", b"acme"), ("route/subject", "", subject.as_bytes())])
@@ -188,13 +197,9 @@ fn a_check_that_comes_too_late_is_not_counted() {
 // otherwise take a good connection away from all others, again and again.
 #[test]
 fn callers_in_a_hurry_do_not_take_the_connection_from_the_others() {
-    let redis = RedisServer::start();
-    let proxy = FaultProxy::start(redis.port());
-    let sidecar = Setup::patient(proxy.port()).policy("orders", 100, "60s", "closed").start();
+    let (_redis, proxy, sidecar) = behind_a_proxy(100, "60s");
     let client = sidecar.client();
-    for _ in 0..2 {
-        assert_eq!(client.check(&Check::of("before")).outcome(), Outcome::Allowed);
-    }
+    knows_script_and_clock(&client);
     proxy.delay(Duration::from_millis(80));
     for _ in 0..5 {
         // 15 ms are kept for the way back, so Redis has 35.
