@@ -95,7 +95,11 @@ fn ends_in_order_under_load(port: u16, slow_down: impl FnOnce()) {
                 // What was sent in the last moment may not have left this process.
                 let ahead = terminated.saturating_duration_since(sent);
                 assert!(ahead <= stall.bound(Duration::ZERO), "sent {ahead:?} before the end, and lost: {status:?}");
-                assert!([Code::Unavailable, Code::Cancelled, Code::Unknown].contains(&status.code()), "{status:?}");
+                // The client calls a GOAWAY that reports no error an internal one, if it comes while the check is being sent.
+                let turned_away =
+                    status.code() == Code::Internal && format!("{status:?}").contains("GoAway(b\"\", NO_ERROR");
+                let codes = [Code::Unavailable, Code::Cancelled, Code::Unknown];
+                assert!(turned_away || codes.contains(&status.code()), "{status:?}");
             }
         }
     }
